@@ -1,0 +1,45 @@
+# Two commands: `make demo` and `make test`. Everything that they need, they install.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Two test processes on two cores; each is told to use one thread (tests/conftest.py).
+WORKERS ?= 2
+
+.PHONY: setup demo test check unit bench docs clean system
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "ModelKeep needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+system:
+	@sh tools/system_packages.sh
+
+demo: setup
+	$(BIN)/modelkeep demo
+
+test: setup system check unit
+
+unit:
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: setup
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+docs: setup
+	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) docs/_build modelkeep-out

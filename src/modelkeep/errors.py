@@ -1,0 +1,59 @@
+"""Every error that ModelKeep raises on purpose, in one small tree.
+
+A message says what was wrong, what was got, what is allowed and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class ModelKeepError(Exception):
+    """The root: catch this to catch everything that ModelKeep raises on purpose."""
+
+
+class InputError(ModelKeepError, ValueError):
+    """A value that the caller gave is not usable: shape, dtype, range, NaN."""
+
+
+class ModelError(ModelKeepError):
+    """A model cannot be read, written or run."""
+
+
+class SliceError(ModelKeepError):
+    """A place in the network is unknown or ambiguous, or cannot be cut exactly."""
+
+
+class DataError(ModelKeepError):
+    """A data set cannot be found, fetched, read or trusted."""
+
+
+class CheckpointError(ModelKeepError):
+    """A checkpoint is damaged or belongs to another run."""
+
+
+class StudyError(ModelKeepError):
+    """A study or its ledger cannot do what was asked."""
+
+
+class ResultError(ModelKeepError):
+    """A stored result cannot be read back."""
+
+
+class MissingExtra(ModelKeepError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, extra: str, package: str, purpose: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{purpose} needs the package '{package}', which is not installed. "
+            f"Install it with: pip install 'modelkeep[{extra}]'"
+        )
+
+
+def bad_parameter(function: str, name: str, allowed: str, got: object) -> InputError:
+    """The one form of message for a parameter out of its range.
+
+    >>> raise bad_parameter("pgd", "radius", "a number above 0", -1)
+    Traceback (most recent call last):
+    modelkeep.errors.InputError: The 'radius' parameter of pgd must be a number above 0. Got -1 instead.
+    """
+    return InputError(f"The '{name}' parameter of {function} must be {allowed}. Got {got!r} instead.")

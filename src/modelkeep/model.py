@@ -1,0 +1,217 @@
+"""Model: the owner's `nn.Module` with its input shape, classes, preprocessing and device."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from modelkeep import formats, slices
+from modelkeep.card import Card, Preprocessing
+from modelkeep.errors import InputError, ModelError
+
+
+class Model:
+    """A classifier that one can ask, cut, explain, attack and save.
+
+    The module maps `(n, *input_shape)` to logits `(n, len(classes))` and is kept in eval mode; only the training
+    loop ever changes that. `architecture` names how to build the module again (`package.module:factory` and its
+    arguments) and is needed only for `save`.
+
+    >>> module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    >>> model = Model(module, input_shape=(2, 2), classes=("a", "b", "c"))
+    >>> model.predict(torch.zeros(5, 2, 2)).shape
+    torch.Size([5])
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        input_shape: Sequence[int],
+        classes: Sequence[str] | int,
+        preprocessing: Preprocessing | None = None,
+        bounds: tuple[float, float] | None = (0.0, 1.0),
+        architecture: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.card = Card(
+            tuple(input_shape),
+            tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes),
+            preprocessing if preprocessing is not None else Preprocessing(),
+            bounds,
+            architecture,
+            dict(arguments or {}),
+        )
+        self.device = torch.device(device)
+        self.module = module.to(self.device).eval()
+        self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device).eval()
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.card.input_shape
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of the logits."""
+        return self.card.classes
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The range that every value of an input lies in, or None where there is none."""
+        return self.card.bounds
+
+    def __repr__(self) -> str:
+        count = sum(p.numel() for p in self.module.parameters())
+        name = type(self.module).__name__
+        return f"Model({name}, {self.input_shape} → {len(self.classes)} classes, {count:,} parameters)"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The bare pass, for inner loops: logits `(n, classes)` with gradients and without checks."""
+        logits = self.module(self._preprocess(x))
+        assert isinstance(logits, torch.Tensor)
+        return logits
+
+    def preprocess(self, x: torch.Tensor) -> torch.Tensor:
+        """What the module sees for the owner's input `x`."""
+        prepared = self._preprocess(x)
+        assert isinstance(prepared, torch.Tensor)
+        return prepared
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Checked logits `(n, classes)` for `x: (n, *input_shape)`, without gradients."""
+        x = self.checked(x)
+        self.require_eval()
+        with torch.no_grad():
+            logits = self.forward(x)
+        if logits.shape != (len(x), len(self.classes)):
+            raise ModelError(
+                f"The module should give logits of shape ({len(x)}, {len(self.classes)}), one per class. "
+                f"Got {tuple(logits.shape)}. Is the number of classes right?"
+            )
+        if not torch.isfinite(logits).all():
+            raise ModelError("The module gives NaN or infinite logits for finite inputs. Are its weights damaged?")
+        return logits
+
+    def probs(self, x: torch.Tensor) -> torch.Tensor:
+        """Class probabilities `(n, classes)`."""
+        return self.logits(x).softmax(dim=1)
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        """Predicted labels `(n,)`."""
+        return self.logits(x).argmax(dim=1)
+
+    def class_index(self, name: str) -> int:
+        """The label of the class called `name`."""
+        if name not in self.classes:
+            raise InputError(f"The model has no class '{name}'. Its classes: {', '.join(self.classes)}.")
+        return self.classes.index(name)
+
+    def checked(self, x: torch.Tensor) -> torch.Tensor:
+        """`x` on the model's device, after the checks that keep a wrong input from giving a plausible answer."""
+        if not isinstance(x, torch.Tensor):
+            raise InputError(f"Inputs must be a torch tensor. Got {type(x).__name__}.")
+        if tuple(x.shape[1:]) != self.input_shape:
+            wanted = ", ".join(("n", *map(str, self.input_shape)))
+            raise InputError(f"Inputs must have shape ({wanted}). Got {tuple(x.shape)}.")
+        if x.dtype != self.dtype:
+            raise InputError(f"Inputs must be {self.dtype}, as the model's weights are. Got {x.dtype}.")
+        if len(x) == 0:
+            raise InputError("Inputs must hold at least one example. Got none.")
+        if not torch.isfinite(x).all():
+            bad = int((~torch.isfinite(x)).flatten(1).any(dim=1).sum())
+            raise InputError(f"Inputs must be finite. Got NaN or infinity in {bad} of {len(x)} examples.")
+        return x.to(self.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating type of the weights, and so of the inputs."""
+        return next((p.dtype for p in self.module.parameters() if p.is_floating_point()), torch.float32)
+
+    def require_eval(self) -> None:
+        """Refuse to answer in train mode, where dropout and batch statistics give other answers each time."""
+        training = [name or "(the module)" for name, part in self.module.named_modules() if part.training]
+        if training:
+            raise ModelError(
+                f"The model is in train mode at {', '.join(training[:3])}{' …' if len(training) > 3 else ''}. "
+                "Call model.module.eval() first."
+            )
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """For the time of a method: eval mode and no gradients for the weights; then everything as it was before.
+
+        Restores modes, `requires_grad`, gradients and the global random state, also after an exception. Freezing
+        is also what makes a method fast: a backward pass to the input then computes no weight gradients.
+        """
+        modes = [(part, part.training) for part in self.module.modules()]
+        wanted = [(p, p.requires_grad) for p in self.module.parameters()]
+        cuda = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
+            try:
+                self.module.eval()
+                for parameter, _ in wanted:
+                    parameter.requires_grad_(False)
+                yield
+            finally:
+                for part, mode in modes:
+                    part.training = mode
+                for parameter, flag in wanted:
+                    parameter.requires_grad_(flag)
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of the weights, the structure, the preprocessing and the class names."""
+        digest = hashlib.sha256(json.dumps(asdict(self.card), sort_keys=True).encode())
+        digest.update(repr(self.module).encode())
+        for name, tensor in sorted(self.module.state_dict().items()):
+            digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()
+
+    def slice(self, name: str, *, call: int | None = None, skip: Literal["carry", "hold"] = "carry") -> slices.Slice:
+        """Cut the network at the named place: `f = g ∘ h`. See `modelkeep.slices`."""
+        return slices.cut(self.module, name, self.probe(), before=self._preprocess, call=call, skip=skip)
+
+    def slices(self) -> tuple[str, ...]:
+        """The names at which the network can be cut, in the order in which they are computed."""
+        return slices.places(self.module, self.preprocess(self.probe()))
+
+    def probe(self) -> torch.Tensor:
+        """Two inputs `(2, *input_shape)` of seeded noise within the bounds, to try the network on."""
+        low, high = self.bounds if self.bounds is not None else (-1.0, 1.0)
+        noise = torch.rand(2, *self.input_shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
+        return (low + (high - low) * noise).to(self.device)
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path,
+        *,
+        weights: str | Path | None = None,
+        device: str | torch.device = "cpu",
+        **card: Any,
+    ) -> Model:
+        """Read a model from a `.safetensors`, `.pt2` or `.onnx` file, or build it from `package.module:factory`.
+
+        `card` says what the file does not (`classes=…, input_shape=…`); see `modelkeep.formats.read`.
+        """
+        module, found = formats.read(source, weights=weights, card=card)
+        return cls.from_card(module, found, device)
+
+    @classmethod
+    def from_card(cls, module: nn.Module, card: Card, device: str | torch.device = "cpu") -> Model:
+        """The module with a card that is already there."""
+        return cls(module, **{f.name: getattr(card, f.name) for f in fields(card)}, device=device)
+
+    def save(self, path: str | Path) -> Path:
+        """Write weights and card to one `.safetensors` file, atomically."""
+        return formats.write(Path(path), self.module, self.card)

@@ -1,0 +1,149 @@
+"""The one way to report progress: methods open tasks, whoever wants to watch them installs a watcher.
+
+A method never prints. It writes ``with progress.task("PGD", total=40) as task: task.advance()``; with no
+watcher installed that costs next to nothing. The command line installs a watcher with ``progress.shown()``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import IO, Protocol
+
+
+@dataclass
+class Task:
+    """A piece of work that is under way: what it is, how much of it is done, of how much."""
+
+    name: str
+    total: float | None = None
+    done: float = 0.0
+    note: str = ""
+    started: float = field(default_factory=time.monotonic)
+    _watcher: Watcher | None = None
+
+    def advance(self, amount: float = 1.0, note: str | None = None) -> None:
+        """Say that `amount` more is done, and optionally a few words on how it goes."""
+        self.done += amount
+        if note is not None:
+            self.note = note
+        if self._watcher is not None:
+            self._watcher.changed(self)
+
+
+class Watcher(Protocol):
+    """Whoever shows progress. `opened` and `closed` bracket the `changed` calls of a task."""
+
+    def opened(self, task: Task) -> None: ...
+    def changed(self, task: Task) -> None: ...
+    def closed(self, task: Task) -> None: ...
+
+
+_watcher: ContextVar[Watcher | None] = ContextVar("modelkeep_progress", default=None)
+
+
+@contextmanager
+def task(name: str, total: float | None = None) -> Iterator[Task]:
+    """Open a task for the time of the block.
+
+    >>> with task("count", total=3) as counting:
+    ...     for _ in range(3):
+    ...         counting.advance()
+    >>> counting.done
+    3.0
+    """
+    watcher = _watcher.get()
+    opened = Task(name, total, _watcher=watcher)
+    if watcher is not None:
+        watcher.opened(opened)
+    try:
+        yield opened
+    finally:
+        if watcher is not None:
+            watcher.closed(opened)
+
+
+@contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Send the progress of everything in the block to `watcher`."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+@contextmanager
+def shown(stream: IO[str] | None = None) -> Iterator[None]:
+    """Show progress to a person: live bars on a terminal, a line now and then anywhere else."""
+    stream = stream if stream is not None else sys.stderr
+    if not stream.isatty():
+        with watched(Lines(stream)):
+            yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("[dim]{task.fields[note]}"),
+        console=Console(file=stream),
+        transient=True,
+    )
+    with bars, watched(_Bars(bars)):
+        yield
+
+
+class Lines:
+    """Plain lines for logs: one at the start of a task, one every few seconds, one at the end."""
+
+    def __init__(self, stream: IO[str], every_seconds: float = 5.0) -> None:
+        self._stream = stream
+        self._every = every_seconds
+        self._last: dict[int, float] = {}
+
+    def opened(self, task: Task) -> None:
+        self._last[id(task)] = time.monotonic()
+
+    def changed(self, task: Task) -> None:
+        now = time.monotonic()
+        if now - self._last[id(task)] >= self._every:
+            self._last[id(task)] = now
+            self._write(task)
+
+    def closed(self, task: Task) -> None:
+        del self._last[id(task)]
+        self._write(task)
+
+    def _write(self, task: Task) -> None:
+        share = f"{task.done:g}" if task.total is None else f"{task.done:g}/{task.total:g}"
+        seconds = time.monotonic() - task.started
+        self._stream.write(f"{task.name}: {share} in {seconds:.1f} s {task.note}".rstrip() + "\n")
+        self._stream.flush()
+
+
+class _Bars:
+    """Live bars: the adapter between our tasks and rich's."""
+
+    def __init__(self, bars: object) -> None:
+        from rich.progress import Progress, TaskID
+
+        assert isinstance(bars, Progress)
+        self._bars = bars
+        self._ids: dict[int, TaskID] = {}
+
+    def opened(self, task: Task) -> None:
+        self._ids[id(task)] = self._bars.add_task(task.name, total=task.total, note=task.note)
+
+    def changed(self, task: Task) -> None:
+        self._bars.update(self._ids[id(task)], completed=task.done, note=task.note)
+
+    def closed(self, task: Task) -> None:
+        self._bars.remove_task(self._ids.pop(id(task)))

@@ -1,0 +1,38 @@
+"""What all tests share: one thread per test process, and small models to try things on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+# Set before torch is imported: two test processes share two cores, and one thread keeps sums in one order.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import torch
+from hypothesis import settings
+from torch import nn
+
+from modelkeep import Model
+
+torch.set_num_threads(1)
+# The first example of a property pays for imports; a deadline per example would only measure the machine.
+settings.register_profile("modelkeep", deadline=None, max_examples=40, derandomize=True)
+settings.load_profile("modelkeep")
+
+
+@pytest.fixture
+def small_cnn() -> Model:
+    """An untrained CNN for 8×8 grey images and four classes."""
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 16),
+        nn.ReLU(),
+        nn.Linear(16, 4),
+    )
+    return Model(module, input_shape=(1, 8, 8), classes=("zero", "one", "two", "three"))
