@@ -54,6 +54,7 @@ class Model:
         self.device = torch.device(device)
         self.module = module.to(self.device).eval()
         self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device).eval()
+        self._one_path = slices.one_path(module)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -77,7 +78,8 @@ class Model:
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The bare pass, for inner loops: logits `(n, classes)` with gradients and without checks."""
-        logits = self.module(self._preprocess(x))
+        with self._one_path():
+            logits = self.module(self._preprocess(x))
         assert isinstance(logits, torch.Tensor)
         return logits
 

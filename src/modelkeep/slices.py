@@ -1,1 +1,0 @@
-"""Slice: a cut of a network f into g ∘ h at a named place, exact, with whatever passes around that place."""

@@ -1,0 +1,211 @@
+"""Slice: a cut of a network f into g ∘ h at a named place, with whatever passes around that place.
+
+A network is a program, and a slice is a point in its run: right after the named module (or traced operation) has
+given its result. `h` is the program up to that point and `g` is the rest. What `g` needs of what `h` has computed is
+the cut: the value at the place and, where a skip connection passes around it, the tensors that are carried along.
+Nothing is reordered, so `g(h(x))` equals `f(x)` bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from modelkeep.errors import SliceError, bad_parameter
+from modelkeep.slices.halves import Halves, unknown_place
+from modelkeep.slices.hooked import hooked_halves, hooked_places
+from modelkeep.slices.traced import Untraceable, traced_halves, traced_places
+
+__all__ = ["Cut", "Slice", "cut", "one_path", "places"]
+
+INPUT = "input"
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The tensors of one cut: the `value` at the named place, and what is `carried` around it."""
+
+    value: torch.Tensor
+    carried: tuple[Any, ...] = ()
+
+    def replace(self, value: torch.Tensor) -> Cut:
+        """The cut with another value at the place and everything around it held as it is."""
+        if value.shape != self.value.shape or value.dtype != self.value.dtype:
+            raise SliceError(
+                f"The value at the cut has shape {tuple(self.value.shape)} and type {self.value.dtype}; it cannot be "
+                f"replaced by shape {tuple(value.shape)} and type {value.dtype}."
+            )
+        return replace(self, value=value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Slice:
+    """`f = g ∘ h`, cut right after the named place. Made by `model.slice(name)`.
+
+    `skip` says what happens to gradients through tensors that pass around the place: "carry" lets them flow (for
+    splitting and completing a model), "hold" treats those tensors as constants (for the influence of an inner node).
+    `traced` is False where torch.fx cannot follow the network: then the cut carries the input itself and `g` computes
+    the first half again, which is exact, but needs the parameters of both halves.
+    """
+
+    name: str
+    call: int
+    skip: Literal["carry", "hold"]
+    halves: Halves
+    _structure: pytree.TreeSpec
+    _position: int
+    _mutated: tuple[bool, ...]
+    _path: Callable[[], Any]
+
+    @property
+    def traced(self) -> bool:
+        """Whether the two halves are programs of their own."""
+        return self.halves.traced
+
+    @property
+    def carries(self) -> tuple[str, ...]:
+        """The names of what passes around the place."""
+        return self.halves.carries
+
+    @property
+    def parameters_h(self) -> dict[str, nn.Parameter]:
+        """The parameters that compute the cut, by their names in the network."""
+        return self.halves.parameters_before
+
+    @property
+    def parameters_g(self) -> dict[str, nn.Parameter]:
+        """The parameters that compute the output from the cut. Shared ones are on both sides."""
+        return self.halves.parameters_after
+
+    def h(self, x: torch.Tensor) -> Cut:
+        """The cut for inputs `x: (n, ...)`."""
+        with self._path():
+            place, carried = self.halves.before(x)
+        leaves, structure = pytree.tree_flatten(place)
+        if structure != self._structure:
+            raise SliceError(f"'{self.name}' gave {structure} for these inputs, but {self._structure} before.")
+        if self.skip == "hold":
+            carried = tuple(c.detach() if isinstance(c, torch.Tensor) else c for c in carried)
+        value = leaves.pop(self._position)
+        return Cut(value, (*leaves, *carried))
+
+    def g(self, cut: Cut) -> torch.Tensor:
+        """The network's output from the cut. The cut's tensors are left as they are."""
+        count = self._structure.num_leaves - 1
+        leaves, carried = list(cut.carried[:count]), cut.carried[count:]
+        leaves.insert(self._position, cut.value)
+        # Code such as ReLU(inplace=True) right after the cut would write into the caller's tensors.
+        kept = [t.clone() if m else t for t, m in zip((*leaves, *carried), self._mutated, strict=True)]
+        place = pytree.tree_unflatten(kept[: count + 1], self._structure)
+        with self._path():
+            return self.halves.after(place, tuple(kept[count + 1 :]))
+
+    def __repr__(self) -> str:
+        way = "traced" if self.traced else "hooked"
+        around = f", carries {', '.join(self.carries)}" if self.carries else ""
+        return f"Slice({self.name!r}, call={self.call}, {way}{around}, skip={self.skip!r})"
+
+
+def cut(
+    module: nn.Module,
+    name: str,
+    probe: torch.Tensor,
+    *,
+    before: nn.Module | None = None,
+    call: int | None = None,
+    skip: Literal["carry", "hold"] = "carry",
+) -> Slice:
+    """Cut `module` (in eval mode) right after the place called `name`.
+
+    Args:
+        module: The network. `before` is what happens to an input first, as a part of `h`.
+        name: A module's name as in `named_modules()`, a traced operation (`add_1`), or "input".
+        probe: A few inputs. The slice is run on them, and refused where `g(h(x))` is not exactly `f(x)`.
+        call: Which call of a module that is called more than once, from 0.
+        skip: See `Slice`.
+    """
+    if skip not in ("carry", "hold"):
+        raise bad_parameter("slice", "skip", "'carry' or 'hold'", skip)
+    before = before if before is not None else nn.Identity()
+    with torch.no_grad(), one_path(module)():
+        expected = module(before(probe))
+    for make in (_input_halves,) if name == INPUT else (traced_halves, hooked_halves):
+        try:
+            found = _probed(make(module, before, name, call, probe), module, name, call or 0, skip, probe)
+        except Untraceable:
+            continue
+        with torch.no_grad():
+            if torch.equal(found.g(found.h(probe)), expected):
+                return found
+    raise SliceError(
+        f"Cutting at '{name}' does not give the network's own output again on a probe. Is the network random in eval "
+        "mode, does it give NaN, or does it change its own tensors in place around the cut? Cut at another place."
+    )
+
+
+def places(module: nn.Module, probe: torch.Tensor) -> tuple[str, ...]:
+    """Where `module` can be cut, in the order of the run: "input", modules, and operations where it traces."""
+    try:
+        return (INPUT, *traced_places(module, probe))
+    except Untraceable:
+        return (INPUT, *hooked_places(module, probe))
+
+
+def one_path(module: nn.Module) -> Callable[[], Any]:
+    """A context in which `module` computes in one way only, with gradients or without, hooked or not.
+
+    torch's attention layers have a fused path for inference that rounds differently; a cut could not be exact if
+    which path is taken depended on who is looking.
+    """
+    fused = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+    return _without_fused_attention if any(isinstance(part, fused) for part in module.modules()) else _as_it_is
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _without_fused_attention() -> Iterator[None]:
+    was_enabled = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_enabled)
+
+
+def _input_halves(module: nn.Module, before: nn.Module, name: str, call: int | None, probe: torch.Tensor) -> Halves:
+    return Halves(
+        before=lambda x: (x, ()),
+        after=lambda x, carried: module(before(x)),
+        parameters_before={},
+        parameters_after=dict(module.named_parameters()),
+        carries=(),
+        traced=True,
+    )
+
+
+def _probed(halves: Halves, module: nn.Module, name: str, call: int, skip: Any, probe: torch.Tensor) -> Slice:
+    """Run both halves once, to learn how the value is wrapped and what the second half would overwrite."""
+    path = one_path(module)
+    with torch.no_grad(), path():
+        place, carried = halves.before(probe)
+        leaves, structure = pytree.tree_flatten(place)
+        tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        if not tensors:
+            raise unknown_place(name, "it gives no tensor", ())
+        everything = (*leaves, *carried)
+        versions = [t._version if isinstance(t, torch.Tensor) else 0 for t in everything]
+        halves.after(place, carried)
+    mutated = tuple(
+        isinstance(t, torch.Tensor) and t._version != version for t, version in zip(everything, versions, strict=True)
+    )
+    return Slice(name, call, skip, halves, structure, tensors[0], mutated, path)
