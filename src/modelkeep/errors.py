@@ -26,6 +26,10 @@ class DataError(ModelKeepError):
     """A data set cannot be found, fetched, read or trusted."""
 
 
+class TrainingError(ModelKeepError):
+    """A training cannot go on, because its loss or its weights are no longer finite."""
+
+
 class CheckpointError(ModelKeepError):
     """A checkpoint is damaged or belongs to another run."""
 
