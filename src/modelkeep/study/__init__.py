@@ -1,0 +1,50 @@
+"""Many trials: what to run, who runs it, and the ledger that keeps every result.
+
+>>> from modelkeep.study import Study, grid
+>>> Study("means", grid("statistics:fmean", {"data": [[1, 2], [3, 4], [5, 6]]}, seeds=[0, 1]))
+Study('means', 6 trials)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from modelkeep.study.trial import Trial, grid, workdir, working_in
+
+if TYPE_CHECKING:
+    from modelkeep.study.ledger import Ledger, Record
+    from modelkeep.study.local import Local
+    from modelkeep.study.ray import Ray
+    from modelkeep.study.study import Study, StudyResult, run
+
+# Loaded on first use: `modelkeep study list` needs the ledger and no torch.
+_HOMES = {
+    "Ledger": "ledger",
+    "Local": "local",
+    "Ray": "ray",
+    "Record": "ledger",
+    "Study": "study",
+    "StudyResult": "study",
+    "run": "study",
+}
+
+__all__ = [
+    "Ledger",
+    "Local",
+    "Ray",
+    "Record",
+    "Study",
+    "StudyResult",
+    "Trial",
+    "grid",
+    "run",
+    "workdir",
+    "working_in",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'modelkeep.study' has no attribute '{name}'")
+    return getattr(import_module(f"modelkeep.study.{_HOMES[name]}"), name)

@@ -1,0 +1,207 @@
+"""Study: many trials under one name, and `run`, which runs those that the ledger does not have yet."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import fmean
+from typing import Any, Protocol
+from uuid import uuid4
+
+from modelkeep import progress
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.results import Result, measured
+from modelkeep.study.ledger import LEASE_SECONDS, Ledger, Record
+from modelkeep.study.local import Job, Limits, Local, Outcome, Pool
+from modelkeep.study.trial import Trial
+
+_LOOK_EVERY = 0.25
+
+
+class Engine(Protocol):
+    """Whoever can run jobs: `Local` or `Ray`."""
+
+    def started(self) -> AbstractContextManager[Pool]: ...
+
+
+class Study:
+    """Trials under a name by which the ledger, and `modelkeep study`, finds them again."""
+
+    def __init__(self, name: str, trials: Sequence[Trial]) -> None:
+        if not name.strip() or not name.isprintable():
+            raise bad_parameter("Study", "name", "some printable text", name)
+        if not trials:
+            raise InputError(f"The study '{name}' needs at least one trial. Got none; is an axis of its grid empty?")
+        twice = [t for t, n in Counter(t.identity for t in trials).items() if n > 1]
+        if twice:
+            label = next(t.label for t in trials if t.identity == twice[0])
+            raise InputError(f"The trials of '{name}' must differ. Got {label} more than once.")
+        self.name = name
+        self.trials = tuple(trials)
+
+    def __repr__(self) -> str:
+        return f"Study({self.name!r}, {len(self.trials)} trials)"
+
+    @classmethod
+    def remembered(cls, ledger: Ledger, name: str) -> Study:
+        """The study that the ledger remembers, with the code as it is now.
+
+        Where the code changed since, its trials are other trials: they run again, and the old results stay.
+        """
+        return cls(name, [record.trial.now() for record in ledger.records(name)])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StudyResult(Result):
+    """How a study stands: one record per trial, in the study's order."""
+
+    study: str
+    records: tuple[Record, ...]
+
+    def values(self) -> list[Any]:
+        """The values of the trials that are done, as JSON data, in the order of the trials."""
+        return [record.value for record in self.records if record.state == "done"]
+
+    def rows(self) -> list[tuple[str, str]]:
+        counts = Counter(record.state for record in self.records)
+        summary = ", ".join(f"{n} {state}" for state, n in counts.items())
+        return [(self.study, summary), *((r.trial.label, _brief(r)) for r in self.records)]
+
+
+def _brief(record: Record) -> str:
+    if record.state == "done":
+        text = json.dumps(record.value, ensure_ascii=False)
+    else:
+        text = ": ".join([record.state, *(record.error or "").strip().splitlines()[-1:]])
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def run(
+    study: Study,
+    ledger: Ledger,
+    engine: Engine | None = None,
+    *,
+    limits: Limits | None = None,
+    retries: int = 1,
+) -> StudyResult:
+    """Run the trials that have no result in the ledger, and record each the moment it ends.
+
+    A trial that fails, crashes or exceeds its limits is tried `retries` more times; then its error is kept and
+    the study goes on. Another `run` of the same trials on the same ledger shares the work. Ctrl-C stops the
+    workers and raises KeyboardInterrupt; whatever was finished is in the ledger.
+    """
+    if retries < 0:
+        raise bad_parameter("run", "retries", "0 or more", retries)
+    # Trials may have many seeds; the result of the study as a whole is named by the first.
+    with measured(seed=study.trials[0].seed) as provenance:
+        ledger.remember(study.name, study.trials)
+        runner = _Runner(study, ledger, limits or Limits(), retries)
+        if runner.queue:
+            with (engine or Local()).started() as pool:
+                runner.run(pool)
+        return StudyResult(study=study.name, records=tuple(ledger.records(study.name)), provenance=provenance())
+
+
+@dataclass
+class _Running:
+    trial: Trial
+    attempt: int
+    shown: ExitStack
+    task: progress.Task
+
+
+class _Runner:
+    """The one loop: claim a trial, hand it to the engine, wait, record what came of it."""
+
+    def __init__(self, study: Study, ledger: Ledger, limits: Limits, retries: int) -> None:
+        self.study, self.ledger, self.limits = study, ledger, limits
+        records = ledger.records(study.name)
+        self.queue = deque(t for t, r in zip(study.trials, records, strict=True) if r.state != "done")
+        self.tries_left = Counter({trial.identity: 1 + retries for trial in self.queue})
+        self.seconds = [r.seconds for r in records if r.state == "done" and r.seconds is not None]
+        self.failed = 0
+        self.running: dict[Future[Outcome], _Running] = {}
+        self.name = uuid4().hex
+
+    def run(self, pool: Pool) -> None:
+        with progress.task(self.study.name, total=len(self.study.trials)) as overall:
+            overall.advance(len(self.study.trials) - len(self.queue))
+            beat = time.monotonic()
+            try:
+                while self.queue or self.running:
+                    self.fill(pool, overall)
+                    if self.running:
+                        wait(self.running, _LOOK_EVERY, FIRST_COMPLETED)
+                    else:
+                        time.sleep(_LOOK_EVERY)  # all that is left is running somewhere else
+                    self.collect(overall)
+                    overall.advance(0, note=self.note(pool.slots))
+                    if time.monotonic() - beat > LEASE_SECONDS / 6:
+                        beat = time.monotonic()
+                        self.ledger.beat(self.name)
+            finally:
+                # Only an interruption leaves something to do here: what has ended just now is still recorded.
+                self.collect(overall)
+                self.ledger.release(self.name)
+                for running in self.running.values():
+                    running.shown.close()
+
+    def fill(self, pool: Pool, overall: progress.Task) -> None:
+        for _ in range(len(self.queue)):
+            if len(self.running) >= pool.slots:
+                return
+            trial = self.queue.popleft()
+            attempt = self.ledger.claim(trial, self.name)
+            if attempt == "done":
+                overall.advance()
+            elif attempt == "busy":
+                self.queue.append(trial)
+            else:
+                shown = ExitStack()
+                task = shown.enter_context(progress.task(trial.label, total=1))
+                job = Job(trial, str(self.ledger.workdir(trial)), self.limits)
+                self.running[pool.submit(job)] = _Running(trial, attempt, shown, task)
+
+    def collect(self, overall: progress.Task) -> None:
+        for future, running in list(self.running.items()):
+            if not future.done():
+                running.task.advance(0, note=f"{time.monotonic() - running.task.started:.0f} s")
+                continue
+            error = future.exception()  # the engine's own, such as a machine of the cluster that is gone
+            self.record(running, ("crashed", repr(error)) if error is not None else future.result(), overall)
+            running.shown.close()
+            del self.running[future]
+
+    def record(self, running: _Running, outcome: Outcome, overall: progress.Task) -> None:
+        state, text = outcome
+        identity = running.trial.identity
+        self.tries_left[identity] -= 1
+        if state == "done" and self.ledger.finish(running.attempt, text):
+            self.seconds.append(time.monotonic() - running.task.started)
+            running.task.advance(note="done")
+            overall.advance()
+            return
+        if state != "done":
+            self.ledger.fail(running.attempt, state, text)
+            running.task.advance(0, note=state)
+        if state == "done" or self.tries_left[identity] > 0:
+            self.queue.append(running.trial)
+        else:
+            self.failed += 1
+            overall.advance()
+
+    def note(self, slots: int) -> str:
+        """How many failed, and the time left if the trials to come take as long as those before."""
+        failed = f"{self.failed} failed, " if self.failed else ""
+        if not self.seconds:
+            return f"{failed}time left unknown"
+        now = time.monotonic()
+        left = fmean(self.seconds) * (len(self.queue) + len(self.running))
+        left -= sum(now - running.task.started for running in self.running.values())
+        return f"{failed}about {timedelta(seconds=max(0, round(left / slots)))} left"

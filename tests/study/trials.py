@@ -1,0 +1,92 @@
+"""Trial functions for the tests, importable by worker processes: quick, deterministic, or broken on purpose."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from modelkeep.study import workdir
+
+
+def square(*, seed: int, x: int, wait: float = 0.0) -> dict[str, float]:
+    time.sleep(wait)
+    return {"square": x * x, "seed": seed}
+
+
+def logged(*, seed: int, x: int, log: str, wait: float = 0.05) -> int:
+    """Like `square`, and leaves one line per execution in a file."""
+    with open(log, "a") as file:
+        file.write(f"{x}\n")
+    time.sleep(wait)
+    return x * x
+
+
+def noise(*, seed: int, x: int) -> list[float]:
+    """Draws from every global random state, and from the order of a set."""
+    order = "".join({f"text {i}" for i in range(20)})
+    return [random.random(), float(np.random.rand()), float(torch.rand(())), float(sum(map(ord, order[:50])))]
+
+
+def fails(*, seed: int, x: int) -> None:
+    raise ValueError(f"cannot do {x}")
+
+
+def leaves(*, seed: int, x: int) -> None:
+    sys.exit("left early")
+
+
+def returns_nan(*, seed: int, x: int) -> dict[str, list[float]]:
+    return {"losses": [0.0, float("nan")]}
+
+
+def returns_object(*, seed: int, x: int) -> object:
+    return object()
+
+
+def dies(*, seed: int, how: str) -> None:
+    print("last words")
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "exit":
+        os._exit(3)
+    if how == "segfault":
+        ctypes.string_at(0)
+    if how == "orphan":  # leaves a child that holds every inherited handle open
+        subprocess.Popen(["sleep", "60"], close_fds=False)
+        os.fork() or time.sleep(60)
+        os._exit(4)
+
+
+def dies_once(*, seed: int, x: int) -> int:
+    """Crashes at the first attempt; the second finds what the first left in the working directory."""
+    mark = workdir() / "mark"
+    if not mark.exists():
+        mark.write_text("checkpoint")
+        os._exit(1)
+    return x
+
+
+def hangs(*, seed: int, x: int, mark: str = "") -> None:
+    if mark:
+        Path(mark).write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.01)
+
+
+def eats(*, seed: int, megabytes: int) -> int:
+    eaten = np.ones(megabytes * 1_000_000 // 8)
+    time.sleep(1.0)
+    return int(eaten[0])
+
+
+def worker_state(*, seed: int, x: int) -> dict[str, int]:
+    return {"pid": os.getpid(), "threads": torch.get_num_threads()}
