@@ -60,6 +60,15 @@ class Card:
             raise InputError(f"The bounds of an input are (low, high) with low < high. Got {self.bounds}.")
 
 
+def class_names(classes: Sequence[str] | int) -> tuple[str, ...]:
+    """The names of the classes; a mere number of them stands for "0", "1", ….
+
+    >>> class_names(3)
+    ('0', '1', '2')
+    """
+    return tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
+
+
 class _Normalise(nn.Module):
     mean: torch.Tensor
     std: torch.Tensor

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modelkeep import formats, slices
-from modelkeep.card import Card, Preprocessing
+from modelkeep.card import Card, Preprocessing, class_names
 from modelkeep.errors import InputError, ModelError
 
 
@@ -45,7 +45,7 @@ class Model:
     ) -> None:
         self.card = Card(
             tuple(input_shape),
-            tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes),
+            class_names(classes),
             preprocessing if preprocessing is not None else Preprocessing(),
             bounds,
             architecture,
