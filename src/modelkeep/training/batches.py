@@ -1,0 +1,54 @@
+"""Batches: which examples each step sees, and every seed of a run, as pure functions of (seed, step)."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from math import ceil
+
+import torch
+
+from modelkeep.training.recipe import Recipe
+
+
+def derived_seed(seed: int, purpose: str, *counters: int) -> int:
+    """A seed for one purpose at one moment. Nothing is carried along, so a resumed run has nothing to replay.
+
+    >>> derived_seed(0, "order", 1) == derived_seed(0, "order", 2)
+    False
+    """
+    text = "/".join((str(seed), purpose, *map(str, counters)))
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
+
+
+class Batches:
+    """The order in which a run sees the `n` examples of its data."""
+
+    def __init__(self, n: int, recipe: Recipe, seed: int) -> None:
+        self._n, self._recipe, self._seed = n, recipe, seed
+        self._generator = torch.Generator()
+        self._epoch = -1
+        self._parts: tuple[torch.Tensor, ...] = ()
+        self._in_epoch = ceil(n / recipe.batch_size)
+        self.per_epoch = self._in_epoch * recipe.replays
+
+    def index(self, step: int) -> torch.Tensor:
+        """The examples of the batch of a step."""
+        batch = step // self._recipe.replays
+        if self._recipe.sampling == "poisson":
+            self._generator.manual_seed(derived_seed(self._seed, "poisson", batch))
+            chosen = torch.rand(self._n, generator=self._generator) < self._recipe.batch_size / self._n
+            return torch.nonzero(chosen).flatten()
+        epoch, place = divmod(batch, self._in_epoch)
+        if epoch != self._epoch:
+            self._generator.manual_seed(derived_seed(self._seed, "order", epoch))
+            order = torch.randperm(self._n, generator=self._generator)
+            self._parts = torch.split(order, self._recipe.batch_size)
+            self._epoch = epoch
+        return self._parts[place]
+
+    def augmented(self, x: torch.Tensor, step: int, bounds: tuple[float, float] | None) -> torch.Tensor:
+        """The batch as the recipe's augmentation changes it; a replayed batch is changed in the same way."""
+        if self._recipe.augmentation is None:
+            return x
+        self._generator.manual_seed(derived_seed(self._seed, "augmentation", step // self._recipe.replays))
+        return self._recipe.augmentation(x, bounds, self._generator)

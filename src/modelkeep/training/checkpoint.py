@@ -1,0 +1,108 @@
+"""Checkpoint: a run's whole state in one safetensors file, written so that `kill -9` never leaves half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from modelkeep.errors import CheckpointError
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The state of a run between two steps: tensors by name, JSON values, and the identity of the run."""
+
+    tensors: dict[str, torch.Tensor]
+    values: dict[str, Any]
+    identity: dict[str, Any]
+
+    def to_bytes(self) -> bytes:
+        """One safetensors file; its header holds the JSON and a SHA-256 of everything."""
+        # Copies: safetensors refuses tensors that share memory, and the file must not depend on strides.
+        tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.tensors.items()}
+        state = json.dumps({"values": self.values, "identity": self.identity})
+        return bytes(save(tensors, metadata={"state": state, "sha256": _digest(tensors, state)}))
+
+    @classmethod
+    def from_bytes(cls, payload: bytes, origin: str) -> Snapshot:
+        """Read `to_bytes` back, whole or not at all; `origin` is what the error names."""
+        try:
+            tensors = load(payload)
+            length = int.from_bytes(payload[:8], "little")
+            metadata = json.loads(payload[8 : 8 + length])["__metadata__"]
+            if _digest(tensors, metadata["state"]) != metadata["sha256"]:
+                raise ValueError("its content does not match its SHA-256")
+            return cls(tensors, **json.loads(metadata["state"]))
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{origin} is damaged or is no checkpoint ({error}). Delete it to train from the start, or give "
+                "another path."
+            ) from error
+
+    def part(self, prefix: str) -> dict[str, torch.Tensor]:
+        """The tensors whose names start with `prefix`, without it."""
+        return {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items() if name.startswith(prefix)}
+
+
+def read(path: Path) -> bytes | None:
+    """What the file holds; None where there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+
+
+def write(path: Path, payload: bytes) -> None:
+    """Put the file in place in one motion: whoever looks sees the old content or the new, on disk."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name, too, survives a loss of power
+        finally:
+            os.close(folder)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise CheckpointError(
+            f"The checkpoint {path} cannot be written: {error.strerror}. Training stopped; the model keeps the weights "
+            "that it has reached, and an earlier checkpoint, if there is one, is untouched. Make room or give "
+            "another path, then train again."
+        ) from error
+
+
+def differences(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, str]:
+    """In words, by name, what another run did differently."""
+    names = [name for name in {**stored, **own} if stored.get(name) != own.get(name)]
+    return {name: f"{name} was {_short(stored.get(name))} and is now {_short(own.get(name))}" for name in names}
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _digest(tensors: Mapping[str, torch.Tensor], state: str) -> str:
+    digest = sha256(state.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

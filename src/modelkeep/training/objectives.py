@@ -1,0 +1,82 @@
+"""Objective: what a training makes small. A plain function is one; a class may add state or its own gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch.nn.functional import cross_entropy as _cross_entropy
+
+from modelkeep.model import Model
+from modelkeep.training.schedules import Step
+
+Metrics = Mapping[str, torch.Tensor]
+Loss = torch.Tensor | tuple[torch.Tensor, Metrics]
+"""A scalar to differentiate, alone or with named scalars whose means go into the history."""
+Differentiated = Callable[[Model, torch.Tensor, torch.Tensor, Step], tuple[torch.Tensor, Metrics]]
+
+
+class Objective(Protocol):
+    """The mean loss of a batch `x: (n, ...)`, `y: (n,)`. The loop differentiates it.
+
+    The model is in train mode; `model.forward(x)` gives its logits. What the objective draws at random it draws
+    from `step.generator`, on the model's device. `step.index` finds what it knows about each example (soft labels,
+    weights). A name for checkpoints may be given as `name`.
+    """
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step, /) -> Loss: ...
+
+
+@runtime_checkable
+class OwnGradients(Protocol):
+    """An objective that does the backward pass itself, such as per-example clipping in private training.
+
+    It leaves the gradient in `.grad` of every parameter that requires one and returns the loss. The batch may be
+    empty under Poisson sampling.
+    """
+
+    def gradients(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step, /) -> Loss: ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An objective that remembers something from step to step; its tensors and JSON values are checkpointed."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None: ...
+
+
+def cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+    """The mean cross-entropy of the labels: standard training."""
+    return _cross_entropy(model.forward(x), y)
+
+
+def name_of(objective: Objective | OwnGradients) -> str:
+    """How checkpoints and results call the objective: its `name`, its values, or where it is defined."""
+    named = getattr(objective, "name", None)
+    if isinstance(named, str):
+        return named
+    if is_dataclass(objective):
+        return repr(objective)
+    defined = objective if hasattr(objective, "__qualname__") else type(objective)
+    return f"{defined.__module__}.{defined.__qualname__}"
+
+
+def gradients_of(objective: Objective | OwnGradients) -> Differentiated:
+    """The step of a training: leaves the objective's gradient in the parameters, returns the loss and the metrics."""
+    own = isinstance(objective, OwnGradients)
+    loss_of = objective.gradients if isinstance(objective, OwnGradients) else objective
+
+    def differentiated(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> tuple[torch.Tensor, Metrics]:
+        if not own and len(x) == 0:  # Poisson sampling drew nobody, and nobody has no mean
+            return torch.zeros((), device=model.device), {}
+        found = loss_of(model, x, y, step)
+        loss, metrics = found if isinstance(found, tuple) else (found, {})
+        if not own:
+            loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), metrics
+
+    return differentiated
