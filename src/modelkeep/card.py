@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,8 @@ class Preprocessing:
     std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.mean) != len(self.std) or any(not s > 0 for s in self.std):
+        finite = all(math.isfinite(number) for number in (*self.mean, *self.std))
+        if len(self.mean) != len(self.std) or not finite or any(s <= 0 for s in self.std):
             raise InputError(f"Preprocessing needs one positive std per mean. Got {self.mean} and {self.std}.")
 
     def module(self, input_shape: Sequence[int]) -> nn.Module:
@@ -54,10 +56,16 @@ class Card:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not self.input_shape or any(size < 1 for size in self.input_shape):
+            raise InputError(
+                f"The shape of one input needs one or more sizes, each at least 1. Got {self.input_shape}."
+            )
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
             raise InputError(f"A classifier needs two or more classes with different names. Got {self.classes}.")
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
-            raise InputError(f"The bounds of an input are (low, high) with low < high. Got {self.bounds}.")
+        if self.bounds is not None and not -math.inf < self.bounds[0] < self.bounds[1] < math.inf:
+            raise InputError(
+                f"The bounds of an input are two finite numbers (low, high) with low < high. Got {self.bounds}."
+            )
 
 
 def class_names(classes: Sequence[str] | int) -> tuple[str, ...]:
@@ -76,8 +84,9 @@ class _Normalise(nn.Module):
     def __init__(self, preprocessing: Preprocessing, dimensions: int) -> None:
         super().__init__()
         shape = (-1,) + (1,) * (dimensions - 1)
-        self.register_buffer("mean", torch.tensor(preprocessing.mean).view(shape))
-        self.register_buffer("std", torch.tensor(preprocessing.std).view(shape))
+        # Exact as given; the model then rounds them to the type of its weights.
+        self.register_buffer("mean", torch.tensor(preprocessing.mean, dtype=torch.float64).view(shape))
+        self.register_buffer("std", torch.tensor(preprocessing.std, dtype=torch.float64).view(shape))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return (x - self.mean) / self.std

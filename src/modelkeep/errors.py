@@ -18,6 +18,10 @@ class ModelError(ModelKeepError):
     """A model cannot be read, written or run."""
 
 
+class QueryBudget(ModelKeepError):
+    """A method wants to ask the model more often than it was allowed to."""
+
+
 class SliceError(ModelKeepError):
     """A place in the network is unknown or ambiguous, or cannot be cut exactly."""
 

@@ -52,8 +52,14 @@ class Model:
             dict(arguments or {}),
         )
         self.device = torch.device(device)
-        self.module = module.to(self.device).eval()
-        self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device).eval()
+        try:
+            self.module = module.to(self.device).eval()
+        except NotImplementedError as error:  # what torch.export's module() says to eval()
+            raise ModelError(
+                "An exported program cannot switch between train and eval mode. Save it with torch.export.save and "
+                'read it with Model.load("model.pt2").'
+            ) from error
+        self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device, self.dtype).eval()
         self._one_path = slices.one_path(module)
 
     @property
@@ -173,7 +179,7 @@ class Model:
     def fingerprint(self) -> str:
         """A SHA-256 of the weights, the structure, the preprocessing and the class names."""
         digest = hashlib.sha256(json.dumps(asdict(self.card), sort_keys=True).encode())
-        digest.update(repr(self.module).encode())
+        digest.update(str(self.module).encode())  # of a traced graph, only str shows the code
         for name, tensor in sorted(self.module.state_dict().items()):
             digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
@@ -207,7 +213,23 @@ class Model:
         `card` says what the file does not (`classes=…, input_shape=…`); see `modelkeep.formats.read`.
         """
         module, found = formats.read(source, weights=weights, card=card)
-        return cls.from_card(module, found, device)
+        model = cls.from_card(module, found, device)
+        model._try_once()
+        return model
+
+    def _try_once(self) -> None:
+        """Run the probe, to find out now and not in the middle of an audit whether module and card fit."""
+        try:
+            logits = self.logits(self.probe())
+        except RuntimeError as error:
+            raise ModelError(
+                f"The module cannot be run on inputs of shape {self.input_shape}: {error}. Is input_shape right?"
+            ) from error
+        if (logits >= 0).all() and torch.allclose(logits.sum(dim=1), torch.ones_like(logits[:, 0]), atol=1e-4):
+            raise ModelError(
+                "The module gives probabilities, but ModelKeep needs logits, of which it makes the probabilities "
+                "itself. Leave out the softmax at the end."
+            )
 
     @classmethod
     def from_card(cls, module: nn.Module, card: Card, device: str | torch.device = "cpu") -> Model:

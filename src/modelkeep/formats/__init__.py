@@ -57,12 +57,12 @@ def write(path: str | Path, module: nn.Module, card: Card) -> Path:
     try:
         return write_weights(path, module, {"schema": SCHEMA, "card": asdict(card)})
     except TypeError as error:
-        raise InputError(f"The arguments of the architecture must be JSON values: {error}. Got {card.arguments}.") from error
+        raise InputError(
+            f"The arguments of the architecture must be JSON values: {error}. Got {card.arguments}."
+        ) from error
 
 
-def _from_factory(
-    spec: str, weights: str | Path | None, card: Mapping[str, Any]
-) -> tuple[nn.Module, dict[str, Any]]:
+def _from_factory(spec: str, weights: str | Path | None, card: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
     tensors, found = (None, {}) if weights is None else _tensors_and_card(_file(Path(weights), ".safetensors"))
     # The arguments in a header belong to the factory that it names, not to another one.
     arguments = found.get("arguments", {}) if found.get("architecture") == spec else {}

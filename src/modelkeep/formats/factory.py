@@ -43,7 +43,7 @@ def build_ours(spec: str, arguments: Mapping[str, Any], source: object) -> nn.Mo
     if not isinstance(found, FunctionType) or not f"{found.__module__}.".startswith(f"{OURS}."):
         raise ModelError(
             f"'{source}' says that it was built by '{spec}'. A file may only name a factory of {OURS}; any other you "
-            f"must name yourself: Model.load(\"package.module:factory\", weights={str(source)!r})."
+            f'must name yourself: Model.load("package.module:factory", weights={str(source)!r}).'
         )
     return _call(spec, found, arguments)
 

@@ -54,7 +54,7 @@ STRINGS |= {"replicate", "circular", "amax", "amin", "prod"}
 # Arithmetic on sizes.
 ON_SIZES: dict[str, Callable[..., Any]] = {
     f"_operator.{name}": getattr(operator, name)
-    for name in "add sub mul floordiv mod neg pow truediv eq ne ge gt le lt and_ or_ getitem".split()
+    for name in ("add", "sub", "mul", "floordiv", "mod", "neg", "pow", "truediv", "eq", "ne", "ge", "gt", "le", "lt")
 }
 
 
