@@ -1,0 +1,118 @@
+"""modelkeep data: which data sets there are, fetch one, look at one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+app = typer.Typer(help="List, fetch and look at data sets.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+Cache = Annotated[Path | None, typer.Option(help="Where data is kept; else $MODELKEEP_CACHE or ~/.cache/modelkeep.")]
+
+
+@app.command("list")
+def list_sets(*, as_json: Json = False, cache: Cache = None) -> None:
+    """Show the built-in data sets."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from modelkeep import datasets
+
+    described = [_described(name, cache) for name in datasets.names()]
+    if as_json:
+        typer.echo(json.dumps(described, ensure_ascii=False))
+        return
+    table = Table(title="Data sets", caption="fetch one with: modelkeep data get NAME", row_styles=("", "dim"))
+    for heading in ("name", "what it is", "shape", "classes", "train + test", "here"):
+        table.add_column(heading, justify="right" if heading in ("classes", "train + test") else "left")
+    for one in described:
+        here = "built in" if not one["download"] else "yes" if one["cached"] else "–"
+        shape, rows = "×".join(map(str, one["shape"])), one["rows"]
+        counts = f"{rows['train']:,} + {rows['test']:,}"
+        table.add_row(one["name"], one["title"], shape, str(one["classes"]), counts, here)
+    Console().print(table)
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="A name from `modelkeep data list`.")],
+    *,
+    copy: Annotated[Path | None, typer.Option("--from", help="Take it from this file, archive or folder.")] = None,
+    cache: Cache = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch a data set into the cache, check it, and read it once."""
+    from modelkeep import datasets, progress
+    from modelkeep.datasets.description import digest
+
+    with progress.shown():
+        files = datasets.get(name, copy=copy, cache=cache)
+        parts = {"train": datasets.load(name, "train", cache=cache), "test": datasets.load(name, "test", cache=cache)}
+    described = _described(name, cache) | {
+        "files": {file: {"path": str(path), "checksum": digest(path)} for file, path in files.items()},
+        "fingerprints": {part: data.fingerprint() for part, data in parts.items()},
+    }
+    if as_json:
+        typer.echo(json.dumps(described, ensure_ascii=False))
+        return
+    for part, data in parts.items():
+        typer.echo(f"{part}: {data!r}")
+    typer.echo(f"split: {described['split']}")
+    typer.echo(f"licence: {described['licence']}")
+    if described["notes"]:
+        typer.echo(f"note: {described['notes']}")
+    for path in files.values():
+        typer.echo(f"kept at {path}")
+
+
+@app.command()
+def show(
+    source: Annotated[str, typer.Argument(help="A name from `modelkeep data list`, or a file or folder of yours.")],
+    *,
+    part: Annotated[Literal["train", "test"], typer.Option(help="The part of a built-in set.")] = "train",
+    label: Annotated[str, typer.Option(help="The column of a table that holds the class.")] = "label",
+    ignore: Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; may be repeated.")] = None,
+    missing: Annotated[
+        Literal["refuse", "indicate", "drop"], typer.Option(help="What to do with missing values in a table.")
+    ] = "refuse",
+    out: Annotated[Path | None, typer.Option(help="Where the picture of images goes [default: ./NAME.png].")] = None,
+    cache: Cache = None,
+    as_json: Json = False,
+) -> None:
+    """Describe a data set: counts, classes, ranges, missing values; for images also a picture."""
+    from rich.console import Console
+
+    from modelkeep import datasets, progress
+
+    with progress.shown():
+        data = datasets.open(source, label=label, ignore=ignore or (), missing=missing, part=part, cache=cache)
+    summary = datasets.summarise(data)
+    picture = None
+    if summary.pictures is not None:
+        picture = out if out is not None else Path(f"{data.name}.png")
+        summary.draw().savefig(picture)
+    if as_json:
+        typer.echo(summary.to_json())
+        return
+    Console().print(summary)
+    if picture is not None:
+        typer.echo(f"picture: {picture}")
+
+
+def _described(name: str, cache: Path | None) -> dict[str, Any]:
+    """The description of a data set as plain values."""
+    from modelkeep import datasets
+
+    dataset = datasets.info(name)
+    plain = {key: getattr(dataset, key) for key in ("name", "title", "kind", "shape", "classes", "licence", "home")}
+    return plain | {
+        "rows": dict(dataset.rows),
+        "split": dataset.split,
+        "notes": dataset.notes,
+        "download": dataset.download,
+        "cached": datasets.cached(name, cache=cache),
+    }
