@@ -25,7 +25,7 @@ def square(*, seed: int, x: int, wait: float = 0.0) -> dict[str, float]:
 def logged(*, seed: int, x: int, log: str, wait: float = 0.05) -> int:
     """Like `square`, and leaves one line per execution in a file."""
     with open(log, "a") as file:
-        file.write(f"{x}\n")
+        file.write(f"{x} {os.getpid()}\n")
     time.sleep(wait)
     return x * x
 
@@ -53,7 +53,7 @@ def returns_object(*, seed: int, x: int) -> object:
 
 
 def dies(*, seed: int, how: str) -> None:
-    print("last words")
+    sys.stdout.write("last words\n")
     if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "exit":
@@ -62,7 +62,6 @@ def dies(*, seed: int, how: str) -> None:
         ctypes.string_at(0)
     if how == "orphan":  # leaves a child that holds every inherited handle open
         subprocess.Popen(["sleep", "60"], close_fds=False)
-        os.fork() or time.sleep(60)
         os._exit(4)
 
 

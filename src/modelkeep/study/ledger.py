@@ -72,6 +72,17 @@ class Record:
         """The trial that this is the record of."""
         return Trial(self.function, self.parameters, self.seed, self.code)
 
+    @property
+    def brief(self) -> str:
+        """The value, or how the trial failed, in one short line."""
+        if self.state == "done":
+            text = json.dumps(self.value, ensure_ascii=False)
+        else:
+            # A traceback says what happened in its last line; our own sentences say it in the first.
+            lines = (self.error or "").strip().splitlines()
+            text = ": ".join([self.state, *lines[:: -1 if self.state == "failed" else 1][:1]])
+        return text if len(text) <= 60 else text[:59] + "…"
+
 
 class Ledger:
     """The ledger in the file at `path`; `create=False` refuses to make a new one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -71,15 +70,7 @@ class StudyResult(Result):
     def rows(self) -> list[tuple[str, str]]:
         counts = Counter(record.state for record in self.records)
         summary = ", ".join(f"{n} {state}" for state, n in counts.items())
-        return [(self.study, summary), *((r.trial.label, _brief(r)) for r in self.records)]
-
-
-def _brief(record: Record) -> str:
-    if record.state == "done":
-        text = json.dumps(record.value, ensure_ascii=False)
-    else:
-        text = ": ".join([record.state, *(record.error or "").strip().splitlines()[-1:]])
-    return text if len(text) <= 60 else text[:59] + "…"
+        return [(self.study, summary), *((r.trial.label, r.brief) for r in self.records)]
 
 
 def run(

@@ -1,0 +1,200 @@
+"""`modelkeep study`: what the ledger holds, and how to go on with it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from modelkeep.errors import StudyError
+from modelkeep.study.ledger import DEFAULT_PATH, FAILURES, Ledger, Record
+
+app = typer.Typer(
+    help="See, continue and export studies: many trainings under one name, kept in a ledger.",
+    epilog="Example: modelkeep study list, then modelkeep study show NAME, then modelkeep study resume NAME",
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(help="The study's name; `modelkeep study list` shows them all.")]
+LedgerPath = Annotated[Path, typer.Option("--ledger", help="The ledger's file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+class EngineName(StrEnum):
+    """Where trials can run."""
+
+    local = "local"
+    ray = "ray"
+
+
+class Format(StrEnum):
+    """What an export can be."""
+
+    json = "json"
+    csv = "csv"
+
+
+@app.command("list", epilog="Example: modelkeep study list --ledger experiments/ledger.sqlite3")
+def list_studies(ledger: LedgerPath = DEFAULT_PATH, as_json: AsJson = False) -> None:
+    """The studies of a ledger, and how many of their trials are done, failed and missing."""
+    with Ledger(ledger, create=False) as opened:
+        counts = {name: opened.counts(name) for name in opened.studies()}
+    rows = []
+    for name, states in counts.items():
+        done, running, failed = states["done"], states["running"], sum(states[state] for state in FAILURES)
+        missing = states.total() - done - running - failed
+        rows.append({"study": name, "done": done, "running": running, "failed": failed, "missing": missing})
+    if as_json:
+        typer.echo(json.dumps(rows))
+    elif rows:
+        _print_table([[str(value) for value in row.values()] for row in rows], list(rows[0]))
+    else:
+        typer.echo(f"The ledger '{ledger}' holds no study yet.")
+
+
+@app.command(epilog="Example: modelkeep study show widths --trial 3fa9 (the first digits of a trial's id are enough)")
+def show(
+    name: Name,
+    trial: Annotated[str | None, typer.Option(help="Show one trial in full, with its value or traceback.")] = None,
+    ledger: LedgerPath = DEFAULT_PATH,
+    as_json: AsJson = False,
+) -> None:
+    """The trials of a study: what was tried, how it stands, what came out."""
+    with Ledger(ledger, create=False) as opened:
+        records = opened.records(name)
+    if trial is not None:
+        records = [_chosen(records, name, trial)]
+    if as_json:
+        typer.echo(json.dumps([asdict(record) for record in records]))
+    elif trial is not None:
+        for key, value in asdict(records[0]).items():
+            if value is not None:
+                typer.echo(f"{key}: {value}")
+    else:
+        rows = [[r.identity[:8], r.trial.label, r.state, str(r.attempts), _seconds(r), r.brief] for r in records]
+        _print_table(rows, ["id", "trial", "state", "tries", "seconds", "value or error"])
+
+
+@app.command(epilog="Example: modelkeep study resume widths --processes 4 --seconds 600")
+def resume(
+    name: Name,
+    processes: Annotated[int | None, typer.Option(help="Local processes at a time; default: one per core.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="Where to run the trials.")] = EngineName.local,
+    retries: Annotated[int, typer.Option(help="How often to try a failed trial again.")] = 1,
+    seconds: Annotated[float | None, typer.Option(help="The time that one trial may take.")] = None,
+    megabytes: Annotated[float | None, typer.Option(help="The memory that one trial may use.")] = None,
+    ledger: LedgerPath = DEFAULT_PATH,
+    as_json: AsJson = False,
+) -> None:
+    """Run what is missing or failed. Finished trials are not run again; start it where the trials' module is found."""
+    from modelkeep import progress
+    from modelkeep.study import Local, Ray, Study, run
+    from modelkeep.study.local import Limits
+
+    if engine is EngineName.ray and processes is not None:
+        raise StudyError("The option --processes is for --engine local; Ray uses the cores of its cluster.")
+    sys.path.insert(0, os.getcwd())  # as `python -m` does: the study was started here
+    with Ledger(ledger, create=False) as opened:
+        before = opened.records(name)
+        study = Study.remembered(opened, name)
+        changed = sum(old.code != new.code for old, new in zip(before, study.trials, strict=True))
+        if changed:
+            typer.echo(f"The code of {changed} trials changed, so they run again; their old results stay.", err=True)
+        try:
+            with progress.shown():
+                result = run(
+                    study,
+                    opened,
+                    Ray() if engine is EngineName.ray else Local(processes),
+                    limits=Limits(seconds, megabytes),
+                    retries=retries,
+                )
+        except KeyboardInterrupt:
+            done = opened.counts(name)["done"]
+            typer.echo(
+                f"Stopped. {done} of {len(study.trials)} trials are done; continue with: modelkeep study resume {name}",
+                err=True,
+            )
+            raise typer.Exit(130) from None
+    typer.echo(result.to_json() if as_json else str(result))
+    failed = [record for record in result.records if record.state != "done"]
+    if failed:
+        raise StudyError(
+            f"{len(failed)} of {len(study.trials)} trials failed. "
+            f"See why with: modelkeep study show {name} --trial {failed[0].identity[:8]}"
+        )
+
+
+@app.command(epilog="Example: modelkeep study export widths --format csv --output widths.csv")
+def export(
+    name: Name,
+    form: Annotated[Format, typer.Option("--format", help="json keeps all; csv has one line per trial.")] = Format.json,
+    output: Annotated[Path | None, typer.Option(help="The file to write; default: standard output.")] = None,
+    ledger: LedgerPath = DEFAULT_PATH,
+) -> None:
+    """Write a study's trials, parameters and values for other tools."""
+    with Ledger(ledger, create=False) as opened:
+        records = opened.records(name)
+    if form is Format.csv:
+        text = _csv(records)
+    else:
+        text = json.dumps({"study": name, "trials": [asdict(record) for record in records]}, indent=2) + "\n"
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+        typer.echo(f"Wrote {len(records)} trials to {output}.", err=True)
+
+
+def _csv(records: list[Record]) -> str:
+    rows = []
+    for record in records:
+        row = {"id": record.identity, "function": record.function, "seed": record.seed, "state": record.state}
+        row |= {"seconds": _seconds(record), "error": (record.error or "").strip()}
+        row |= {f"parameter.{key}": _cell(value) for key, value in record.parameters.items()}
+        value = record.value if isinstance(record.value, dict) else {"": record.value}
+        row |= {f"value.{key}".rstrip("."): _cell(part) for key, part in value.items()}
+        rows.append(row)
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+def _seconds(record: Record) -> str:
+    return "" if record.seconds is None else f"{record.seconds:.2f}"
+
+
+def _chosen(records: list[Record], name: str, trial: str) -> Record:
+    found = [record for record in records if record.identity.startswith(trial)]
+    if len(found) != 1:
+        raise StudyError(
+            f"The study '{name}' has {len(found)} trials whose id begins with '{trial}'. "
+            f"Give more of it; `modelkeep study show {name} --json` prints the ids in full."
+        )
+    return found[0]
+
+
+def _print_table(rows: list[list[str]], columns: list[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*map(Text, row))  # Text: what a user wrote in [brackets] is not markup
+    Console().print(table)
