@@ -17,6 +17,7 @@ Cache = Annotated[Path | None, typer.Option(help="Where data is kept; else $MODE
 @app.command("list")
 def list_sets(*, as_json: Json = False, cache: Cache = None) -> None:
     """Show the built-in data sets."""
+    from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
 
@@ -26,14 +27,17 @@ def list_sets(*, as_json: Json = False, cache: Cache = None) -> None:
     if as_json:
         typer.echo(json.dumps(described, ensure_ascii=False))
         return
-    table = Table(title="Data sets", caption="fetch one with: modelkeep data get NAME", row_styles=("", "dim"))
-    for heading in ("name", "what it is", "shape", "classes", "train + test", "here"):
-        table.add_column(heading, justify="right" if heading in ("classes", "train + test") else "left")
+    table = Table(
+        title="Data sets", caption="fetch one with: modelkeep data get NAME", box=SIMPLE, padding=(0, 1, 0, 0)
+    )
+    table.add_column("name", style="bold", no_wrap=True)
+    for heading in ("shape", "classes", "train", "test", "here"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("what it is", no_wrap=True)
     for one in described:
-        here = "built in" if not one["download"] else "yes" if one["cached"] else "–"
         shape, rows = "×".join(map(str, one["shape"])), one["rows"]
-        counts = f"{rows['train']:,} + {rows['test']:,}"
-        table.add_row(one["name"], one["title"], shape, str(one["classes"]), counts, here)
+        counts = (str(one["classes"]), f"{rows['train']:,}", f"{rows['test']:,}")
+        table.add_row(one["name"], shape, *counts, "yes" if one["cached"] else "–", one["title"])
     Console().print(table)
 
 

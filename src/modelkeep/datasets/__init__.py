@@ -37,9 +37,9 @@ def info(name: str) -> DataSet:
 
 
 def cached(name: str, *, cache: str | Path | None = None) -> bool:
-    """Whether `load` would find the set complete on this machine."""
+    """Whether the files of a set are on this machine already; `load` also checks what is in them."""
     dataset = catalogue.find(name)
-    return _cache.ready(dataset.name, dataset.files, cache=cache)
+    return all((_cache.folder(cache) / dataset.name / file.name).is_file() for file in dataset.files)
 
 
 def get(name: str, *, copy: str | Path | None = None, cache: str | Path | None = None) -> dict[str, Path]:

@@ -57,7 +57,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
 SETS = (
     DataSet(
         name="acas-xu",
-        title="ACAS Xu collision avoidance, drawn from a public network",
+        title="ACAS Xu collision avoidance",
         kind="table",
         shape=(5,),
         classes=5,

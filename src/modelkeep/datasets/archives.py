@@ -11,14 +11,14 @@ import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from modelkeep.errors import DataError
 
 # How compressed files begin, and what reads them.
-_DECOMPRESSORS = {b"\x1f\x8b": gzip.GzipFile, b"BZh": bz2.BZ2File, b"\xfd7zXZ": lzma.LZMAFile}
+_DECOMPRESSORS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
 
 def whole(path: Path, out: BinaryIO) -> None:
@@ -110,6 +110,7 @@ def _copy(file: IO[bytes], out: BinaryIO) -> None:
     file.seek(0)
     kinds = [kind for magic, kind in _DECOMPRESSORS.items() if start.startswith(magic)]
     try:
-        shutil.copyfileobj(kinds[0](file) if kinds else file, out)
+        with kinds[0](file, "rb") if kinds else nullcontext(file) as plain:
+            shutil.copyfileobj(plain, out)
     except (EOFError, OSError, lzma.LZMAError) as error:
         raise DataError(f"The compressed file is cut off or damaged: {error}.") from error

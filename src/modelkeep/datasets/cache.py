@@ -48,7 +48,7 @@ def files(
     with FileLock(home / "lock"):
         # Another process may have removed the folder at the end of its own fetch, while we waited.
         downloads.mkdir(exist_ok=True)
-        fetch = _Fetch(name, downloads)
+        fetch = _Fetch(name, wanted, downloads)
         for file in wanted:
             if ready(name, [file], cache=cache):
                 continue
@@ -63,8 +63,9 @@ def files(
 class _Fetch:
     """One fetch of one data set. It remembers what was downloaded and what failed: files often share a source."""
 
-    def __init__(self, name: str, downloads: Path) -> None:
+    def __init__(self, name: str, wanted: Sequence[File], downloads: Path) -> None:
         self._name = name
+        self._wanted = [file.name for file in wanted]
         self._downloads = downloads
         self._failed: dict[str, DataError] = {}
 
@@ -86,7 +87,8 @@ class _Fetch:
             f"Cannot get the file '{file.name}' of '{self._name}'."
             + ("\n" + "\n".join(attempts) if attempts else " It has no address that a program may download from.")
             + f"\nIf you have a copy, point at it: modelkeep data get {self._name} --from PATH, where PATH is "
-            f"'{file.name}', an archive that holds it, or a folder with it."
+            f"{self._wanted[0] if len(self._wanted) == 1 else 'a folder with ' + ', '.join(self._wanted)}, or an "
+            f"archive with {'it' if len(self._wanted) == 1 else 'them'}."
         )
 
     def from_copy(self, file: File, path: Path, copy: Path) -> None:

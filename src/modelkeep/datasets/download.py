@@ -46,7 +46,7 @@ def _address(address: str, target: Path) -> None:
     """Download into `target.part`, going on from what is already there, and rename it when it is complete."""
     part = target.with_name(target.name + ".part")
     fruitless = 0
-    with progress.task(f"download {target.name}") as task:
+    with progress.task(f"download {address.rpartition('/')[2]}") as task:
         while True:
             before = _size(part)
             try:

@@ -43,7 +43,10 @@ SETS = (
                 "md5:c8fa014336c82ac7804f0398fcb19387",
                 (
                     Source("https://madm.dfki.de/files/sentinel/EuroSAT.zip", whole),
-                    Source("https://huggingface.co/datasets/torchgeo/eurosat/resolve/main/EuroSAT.zip", whole),
+                    Source(
+                        "https://huggingface.co/datasets/torchgeo/eurosat/resolve/c877bcd43f099cd0196738f714544e355477f3fd/EuroSAT.zip",
+                        whole,
+                    ),
                 ),
             ),
         ),

@@ -47,7 +47,7 @@ def _leukaemia(files: Mapping[str, Path], part: Part) -> Data:
 SETS = (
     DataSet(
         name="golub",
-        title="Golub: two leukaemias by gene expression",
+        title="Golub: leukaemia by genes",
         kind="table",
         shape=(3051,),
         classes=2,
@@ -69,7 +69,7 @@ SETS = (
     ),
     DataSet(
         name="bladder",
-        title="Bladder cancer by gene expression",
+        title="Bladder cancer by genes",
         kind="table",
         shape=(22_283,),
         classes=3,
@@ -91,7 +91,7 @@ SETS = (
     ),
     DataSet(
         name="leukaemia",
-        title="ALL: acute lymphoblastic leukaemia, B or T cell",
+        title="ALL: leukaemia of B or T cells",
         kind="table",
         shape=(12_625,),
         classes=2,

@@ -65,7 +65,7 @@ FILES = (
 SETS = (
     DataSet(
         name="lfw",
-        title="LFW faces of the 5 people with 100 pictures or more",
+        title="LFW faces, the 5 most frequent",
         kind="images",
         shape=(1, 50, 37),
         classes=5,
@@ -75,11 +75,11 @@ SETS = (
         parse=_five,
         files=FILES,
         shares=(0.8, 0.2),
-        notes="Grey, the face cut out and scaled to 50×37, as Leino's thesis (section 8.3) uses it.",
+        notes="People with 100 pictures or more; grey, the face cut out and scaled to 50×37 (Leino's thesis, 8.3).",
     ),
     DataSet(
         name="lfw-12",
-        title="LFW faces of the 12 people with 50 pictures or more",
+        title="LFW faces, the 12 most frequent",
         kind="images",
         shape=(3, 64, 64),
         classes=12,
@@ -89,6 +89,6 @@ SETS = (
         parse=_twelve,
         files=FILES,
         shares=(0.8, 0.2),
-        notes="Colour, cut and scaled to 64×64, as Leino's thesis (section 8.5) says without giving the cut.",
+        notes="People with 50 pictures or more; colour, 64×64 (Leino's thesis, 8.5, which does not give its cut).",
     ),
 )
