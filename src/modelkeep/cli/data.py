@@ -27,13 +27,11 @@ def list_sets(*, as_json: Json = False, cache: Cache = None) -> None:
     if as_json:
         typer.echo(json.dumps(described, ensure_ascii=False))
         return
-    table = Table(
-        title="Data sets", caption="fetch one with: modelkeep data get NAME", box=SIMPLE, padding=(0, 1, 0, 0)
-    )
+    table = Table(caption="fetch one with: modelkeep data get NAME", box=SIMPLE, expand=True, padding=(0, 1, 0, 0))
     table.add_column("name", style="bold", no_wrap=True)
     for heading in ("shape", "classes", "train", "test", "here"):
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("what it is", no_wrap=True)
+    table.add_column("what it is", no_wrap=True, ratio=1)  # The one column that gives way on a narrow terminal.
     for one in described:
         shape, rows = "×".join(map(str, one["shape"])), one["rows"]
         counts = (str(one["classes"]), f"{rows['train']:,}", f"{rows['test']:,}")
