@@ -46,12 +46,12 @@ class Labels:
 
     def labels(self, x: torch.Tensor) -> torch.Tensor:
         """Predicted labels `(n,)`; one query per example of `x: (n, *input_shape)`."""
-        return self._probs(x).argmax(dim=1)
+        return self._logits(x).argmax(dim=1)
 
-    def _probs(self, x: torch.Tensor) -> torch.Tensor:
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
         x = self._model.checked(x)
         self._spend(len(x))
-        return torch.cat([self._model.probs(x[i : i + self._chunk]) for i in range(0, len(x), self._chunk)])
+        return torch.cat([self._model.logits(x[i : i + self._chunk]) for i in range(0, len(x), self._chunk)])
 
     def _spend(self, count: int) -> None:
         if self.budget is not None and self._queries + count > self.budget:
@@ -70,7 +70,7 @@ class Scores(Labels):
 
     def probs(self, x: torch.Tensor) -> torch.Tensor:
         """Class probabilities `(n, classes)`; one query per example of `x: (n, *input_shape)`."""
-        return self._probs(x)
+        return self._logits(x).softmax(dim=1)
 
 
 class Weights(Scores):

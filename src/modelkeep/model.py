@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from torch import nn
 
 from modelkeep import formats, slices
 from modelkeep.card import Card, Preprocessing, class_names
+from modelkeep.data import Data
 from modelkeep.errors import InputError, ModelError
 
 
@@ -140,10 +142,26 @@ class Model:
             raise InputError(f"Inputs must be finite. Got NaN or infinity in {bad} of {len(x)} examples.")
         return x.to(self.device)
 
+    def require_fit(self, data: Data) -> None:
+        """Refuse data that the model was not made for: another shape, or other classes, or the same in another order."""
+        if len(data) == 0:
+            raise InputError(f"'{data.name}' has no examples.")
+        if data.input_shape != self.input_shape:
+            raise InputError(
+                f"The model takes inputs of shape {self.input_shape}, but '{data.name}' has {data.input_shape}."
+            )
+        numbered = self.classes == class_names(len(self.classes))  # nobody named them, so any names may be meant
+        if len(data.classes) != len(self.classes) or not (numbered or data.classes == self.classes):
+            raise InputError(
+                f"The model's classes are {', '.join(self.classes)}, but those of '{data.name}' are "
+                f"{', '.join(data.classes)}. They must be the same, in the same order."
+            )
+
     @property
     def dtype(self) -> torch.dtype:
         """The floating type of the weights, and so of the inputs."""
-        return next((p.dtype for p in self.module.parameters() if p.is_floating_point()), torch.float32)
+        tensors = chain(self.module.parameters(), self.module.buffers())
+        return next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), torch.float32)
 
     def require_eval(self) -> None:
         """Refuse to answer in train mode, where dropout and batch statistics give other answers each time."""

@@ -115,9 +115,12 @@ def _replacing(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place at the end, and vanishes after an exception."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.touch()
+        mode = (path if path.exists() else temporary).stat().st_mode
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+        temporary.chmod(mode)  # safetensors makes private files
         temporary.replace(path)
         _sync_directory(path.parent)
     except (OSError, SafetensorError) as error:
