@@ -42,14 +42,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         _finish(ledger, trials[0], '{"parts":[4,0],"score":2.0}')
         attempt = ledger.claim(trials[1], "test")
         assert isinstance(attempt, int)
-        ledger.fail(attempt, "failed", "Traceback (most recent call last):\nValueError: unlucky [x]\n")
+        ledger.fail(attempt, "failed", "Traceback (most recent call last):\nValueError: unlucky [x]\n", 0.5)
     return tmp_path
 
 
 def _finish(ledger: Ledger, trial: Trial, value: str) -> None:
     attempt = ledger.claim(trial, "test")
     assert isinstance(attempt, int)
-    assert ledger.finish(attempt, value)
+    assert ledger.finish(attempt, value, 0.5)
 
 
 def command(*arguments: str) -> str:

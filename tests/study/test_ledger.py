@@ -43,8 +43,8 @@ def sql(ledger: Ledger, statement: str, *values: object) -> list[tuple[object, .
 def test_a_result_is_recorded_once(filled: Ledger) -> None:
     attempt = claimed(filled)
     assert filled.claim(TRIALS[0], "other") == "busy"
-    assert filled.finish(attempt, "1")
-    assert not filled.finish(attempt, "2")
+    assert filled.finish(attempt, "1", 0.5)
+    assert not filled.finish(attempt, "2", 0.5)
     assert filled.claim(TRIALS[0], "other") == "done"
     first, second, *_ = filled.records("study")
     assert (first.state, first.value, first.attempts) == ("done", 1, 1)
@@ -52,14 +52,14 @@ def test_a_result_is_recorded_once(filled: Ledger) -> None:
 
 
 def test_a_failure_keeps_its_error_and_can_be_tried_again(filled: Ledger) -> None:
-    filled.fail(claimed(filled), "failed", "Traceback …\nValueError: no")
+    filled.fail(claimed(filled), "failed", "Traceback …\nValueError: no", 0.5)
     record = filled.records("study")[0]
     assert (record.state, record.error, record.brief) == (
         "failed",
         "Traceback …\nValueError: no",
         "failed: ValueError: no",
     )
-    assert filled.finish(claimed(filled), '"yes"')
+    assert filled.finish(claimed(filled), '"yes"', 0.5)
     record = filled.records("study")[0]
     assert (record.state, record.value, record.error, record.attempts) == ("done", "yes", None, 2)
 
@@ -79,7 +79,7 @@ def test_an_attempt_of_a_killed_process_is_lost_at_once(filled: Ledger) -> None:
         # Wait for its death without reaping it: a zombie is dead too.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert filled.records("study")[0].state == "lost"
-        assert filled.finish(claimed(filled), "0")
+        assert filled.finish(claimed(filled), "0", 0.5)
     assert sql(filled, "SELECT state FROM attempts ORDER BY id") == [("lost",), ("done",)]
 
 
@@ -91,8 +91,8 @@ def test_an_attempt_on_another_host_is_lost_when_its_heart_stops(filled: Ledger)
     sql(filled, "UPDATE attempts SET heartbeat = ?", time.time() - LEASE_SECONDS - 1)
     second = claimed(filled)
     # The one that was taken for dead comes back late: its value is dropped, whichever of the two ends first.
-    assert not filled.finish(attempt, "1")
-    assert filled.finish(second, "1")
+    assert not filled.finish(attempt, "1", 0.5)
+    assert filled.finish(second, "1", 0.5)
     assert sql(filled, "SELECT count(*) FROM results") == [(1,)]
 
 
@@ -119,7 +119,7 @@ def test_many_runners_share_the_trials_without_overlap(tmp_path: Path) -> None:
             own.remember("study", TRIALS)
             for trial in TRIALS:
                 attempt = own.claim(trial, name)
-                if isinstance(attempt, int) and own.finish(attempt, f'"{name}"'):
+                if isinstance(attempt, int) and own.finish(attempt, f'"{name}"', 0.5):
                     finished.append(trial.identity)
 
     threads = [Thread(target=work, args=(str(i),)) for i in range(4)]
@@ -133,7 +133,7 @@ def test_many_runners_share_the_trials_without_overlap(tmp_path: Path) -> None:
 
 
 def test_the_same_name_with_other_trials_replaces_the_study_and_keeps_results(filled: Ledger) -> None:
-    filled.finish(claimed(filled), "0")
+    filled.finish(claimed(filled), "0", 0.5)
     filled.remember("study", TRIALS[5:7])
     assert [r.parameters for r in filled.records("study")] == [{"x": 5}, {"x": 6}]
     filled.remember("again", TRIALS[:2])

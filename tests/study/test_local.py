@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from modelkeep import progress
 from modelkeep.errors import InputError
 from modelkeep.results import Result
 from modelkeep.study import Ledger, Local, Study, StudyResult, grid, run
@@ -65,8 +66,31 @@ def test_limits_end_a_trial_and_say_so(ledger: Ledger) -> None:
     assert "more than 700 MB" in (eating.records[0].error or "")
 
 
-def test_workers_are_reused_and_share_the_cores(ledger: Ledger) -> None:
-    result = run(Study("state", grid("trials:worker_state", {"x": [0, 1, 2]})), ledger, Local(processes=1, threads=2))
+class Notes:
+    """A watcher that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: dict[str, list[tuple[float, str]]] = {}
+
+    def opened(self, task: progress.Task) -> None:
+        self.heard[task.name] = []
+
+    def changed(self, task: progress.Task) -> None:
+        self.heard[task.name].append((task.done, task.note))
+
+    def closed(self, task: progress.Task) -> None:
+        self.changed(task)
+
+
+def test_workers_are_reused_and_tell_how_it_goes(ledger: Ledger) -> None:
+    notes = Notes()
+    study = Study("state", grid("trials:worker_state", {"x": [0, 1, 2]}))
+    with progress.watched(notes):
+        result = run(study, ledger, Local(processes=1, threads=2))
+    assert list(notes.heard) == ["state", *(trial.label for trial in study.trials)]
+    assert notes.heard["state"][-1] == (3, "about 0:00:00 left")
+    assert (0, "time left unknown") in notes.heard["state"]
+    assert all(notes.heard[trial.label][-1] == (1, "done") for trial in study.trials)
     assert len({value["pid"] for value in result.values()}) == 1
     assert {value["threads"] for value in result.values()} == {2}
 

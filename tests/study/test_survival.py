@@ -89,7 +89,7 @@ def gone(pid: int) -> bool:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
     driven = Driven(tmp_path_factory.mktemp("study") / "uninterrupted")
-    with driven.start() as process:
+    with driven.start(processes=1) as process:
         assert process.wait() == 0
     results = driven.results()
     assert [(row[0], row[-1]) for row in results] == [(x, str(x * x)) for x in range(TRIALS)]
@@ -112,7 +112,7 @@ def test_kill_9_loses_no_finished_trial_and_records_none_twice(
         assert set(executed) <= {x for x, *_ in recorded}
         times = driven.times()
         executed |= {x: times[x] for x, *_ in recorded if x not in executed}
-    with driven.start() as process:
+    with driven.start(processes=1) as process:
         assert process.wait() == 0
     assert driven.results() == uninterrupted
     times = driven.times()
@@ -135,7 +135,7 @@ def test_ctrl_c_stops_at_once_and_keeps_what_is_finished(uninterrupted: list[tup
     assert b"KeyboardInterrupt" in errors
     assert driven.states()["running"] == 0
     assert all(gone(pid) for _, pid in driven.executions())
-    with driven.start() as process:
+    with driven.start(processes=1) as process:
         assert process.wait() == 0
     assert driven.results() == uninterrupted
 

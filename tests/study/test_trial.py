@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeep.errors import InputError, StudyError
+from modelkeep.results import Estimate, Result
 from modelkeep.study import Trial, grid, workdir, working_in
 from modelkeep.study.trial import perform
 
@@ -130,3 +131,10 @@ def test_what_goes_wrong_in_a_trial_is_told(function: str, last_line: str, tmp_p
     state, text = perform(Trial.of(f"trials:{function}", {"x": 1}), str(tmp_path))
     assert state == "failed"
     assert last_line in text.strip().splitlines()[-1]
+
+
+def test_a_result_is_stored_as_its_json(tmp_path: Path) -> None:
+    state, text = perform(Trial.of("trials:returns_result", {"x": 9}), str(tmp_path))
+    assert state == "done"
+    result: Any = Result.from_json(text)
+    assert (type(result).__name__, result.accuracy) == ("Accuracy", Estimate.rate(9, 10))

@@ -9,12 +9,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from modelkeep.results import Estimate, Result, measured
 from modelkeep.study import workdir
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Accuracy(Result):
+    accuracy: Estimate
+
+
+def returns_result(*, seed: int, x: int) -> Accuracy:
+    with measured(seed) as provenance:
+        return Accuracy(accuracy=Estimate.rate(x, 10), provenance=provenance())
 
 
 def square(*, seed: int, x: int, wait: float = 0.0) -> dict[str, float]:

@@ -160,8 +160,10 @@ def _csv(records: list[Record]) -> str:
         row = {"id": record.identity, "function": record.function, "seed": record.seed, "state": record.state}
         row |= {"seconds": _seconds(record), "error": (record.error or "").strip()}
         row |= {f"parameter.{key}": _cell(value) for key, value in record.parameters.items()}
-        value = record.value if isinstance(record.value, dict) else {"": record.value}
-        row |= {f"value.{key}".rstrip("."): _cell(part) for key, part in value.items()}
+        if isinstance(record.value, dict):
+            row |= {f"value.{key}": _cell(part) for key, part in record.value.items()}
+        elif record.state == "done":
+            row["value"] = _cell(record.value)
         rows.append(row)
     columns = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()

@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS study_trials (
 CREATE TABLE IF NOT EXISTS attempts (
     id INTEGER PRIMARY KEY AUTOINCREMENT, trial TEXT NOT NULL REFERENCES trials, state TEXT NOT NULL,
     runner TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL, heartbeat REAL NOT NULL,
-    ended REAL, error TEXT
+    ended REAL, seconds REAL, error TEXT
 );
 CREATE INDEX IF NOT EXISTS attempts_by_trial ON attempts (trial);
 -- The two promises, kept by the database itself: a trial runs in one place at a time, and has one result.
@@ -135,8 +135,8 @@ class Ledger:
 
     @contextmanager
     def _change(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
         try:
+            self._database.execute("BEGIN IMMEDIATE")
             yield
             self._database.execute("COMMIT")
         except BaseException:
@@ -180,7 +180,7 @@ class Ledger:
             if running is not None:
                 if _is_alive(running, now):
                     return "busy"
-                self._end(running["id"], "lost", "The process that ran this trial was killed.")
+                self._end(running["id"], "lost", None, "The process that ran this trial was killed.")
             attempt = self._database.execute(
                 "INSERT INTO attempts (trial, state, runner, host, pid, started, heartbeat) "
                 "VALUES (?, 'running', ?, ?, ?, ?, ?)",
@@ -204,30 +204,30 @@ class Ledger:
                 (time.time(), runner),
             )
 
-    def finish(self, attempt: int, value: str) -> bool:
+    def finish(self, attempt: int, value: str, seconds: float) -> bool:
         """Record the value (JSON) and the end of the attempt together. False where the attempt was not ours any more.
 
         An attempt that another run took for lost may still come to its end; its value is dropped, because the
         other run records the same trial.
         """
         with self._change():
-            ours = self._end(attempt, "done", None)
+            ours = self._end(attempt, "done", seconds)
             if ours:
                 self._database.execute(
                     "INSERT INTO results SELECT trial, ?, id FROM attempts WHERE id = ?", (value, attempt)
                 )
             return ours
 
-    def fail(self, attempt: int, state: State, error: str) -> None:
+    def fail(self, attempt: int, state: State, error: str, seconds: float) -> None:
         """Record how the attempt ended without a value."""
         with self._change():
-            self._end(attempt, state, error)
+            self._end(attempt, state, seconds, error)
 
-    def _end(self, attempt: int, state: State, error: str | None) -> bool:
+    def _end(self, attempt: int, state: State, seconds: float | None, error: str | None = None) -> bool:
         return bool(
             self._database.execute(
-                "UPDATE attempts SET state = ?, ended = ?, error = ? WHERE id = ? AND state = 'running'",
-                (state, time.time(), error, attempt),
+                "UPDATE attempts SET state = ?, ended = ?, seconds = ?, error = ? WHERE id = ? AND state = 'running'",
+                (state, time.time(), seconds, error, attempt),
             ).rowcount
         )
 
@@ -236,7 +236,7 @@ class Ledger:
         rows = self._database.execute(
             """
             SELECT trials.*, value, last.state, last.error, last.host, last.pid, last.started, last.heartbeat,
-                   last.ended, (SELECT count(*) FROM attempts WHERE trial = trials.identity) AS attempts
+                   last.seconds, (SELECT count(*) FROM attempts WHERE trial = trials.identity) AS attempts
             FROM study_trials JOIN trials ON trials.identity = study_trials.trial
             LEFT JOIN results ON results.trial = trials.identity
             LEFT JOIN attempts AS last ON last.id = (SELECT max(id) FROM attempts WHERE trial = trials.identity)
@@ -267,7 +267,7 @@ def _record(row: sqlite3.Row) -> Record:
         row["code"],
         state,
         row["attempts"],
-        row["ended"] - row["started"] if row["ended"] is not None else None,
+        row["seconds"],
         json.loads(row["value"]) if row["value"] is not None else None,
         row["error"],
     )

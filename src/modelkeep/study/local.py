@@ -7,6 +7,7 @@ over a socket pair; no code and no pickle does. When the parent dies, the socket
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -53,8 +54,13 @@ class Job:
     limits: Limits
 
 
-Outcome = tuple[State, str]
-"""("done", the value as JSON), or how it failed and the reason or traceback."""
+@dataclass(frozen=True)
+class Outcome:
+    """`text` is the value as JSON where the state is "done", else the reason or traceback."""
+
+    state: State
+    text: str
+    seconds: float
 
 
 class Pool(Protocol):
@@ -106,28 +112,37 @@ class Worker:
     def run(self, job: Job) -> Outcome:
         """Perform the job, in a new process where there is none."""
         process = self._ready(job.limits)
+        self._begun = time.monotonic()
+        state, text = self._watch(process, job)
+        return Outcome(state, text, time.monotonic() - self._begun)
+
+    def _watch(self, process: subprocess.Popen[bytes], job: Job) -> tuple[State, str]:
+        seconds, megabytes = job.limits.seconds or math.inf, job.limits.megabytes
+        running = False
         try:
             self._log.seek(0)
             self._log.truncate()
             self._connection.send_bytes(json.dumps(asdict(job)).encode())
-            deadline = None  # set when the worker says that it begins: its start-up is not the trial's time
             while not self.closing:
                 if self._connection.poll(_LOOK_EVERY):
                     state, text = json.loads(self._connection.recv_bytes())
                     if state != "begun":
                         return state, text
-                    deadline = None if job.limits.seconds is None else time.monotonic() + job.limits.seconds
+                    # Only now: what the start of a worker costs is not the trial's.
+                    running, self._begun = True, time.monotonic()
                 elif process.poll() is not None:
                     break
-                elif deadline is not None and time.monotonic() > deadline:
+                elif running and time.monotonic() - self._begun > seconds:
                     self.kill()
-                    return "timeout", f"The trial took more than {job.limits.seconds:g} seconds and was killed."
+                    return "timeout", f"The trial took more than {seconds:g} seconds and was killed."
                 # The resident memory is what the machine runs out of. RLIMIT_AS would also count what torch
                 # only reserves, and refuse memory in the middle of a library that then crashes.
-                elif job.limits.megabytes is not None and (used := _megabytes(process.pid)) > job.limits.megabytes:
+                elif megabytes is not None and (used := _megabytes(process.pid)) > megabytes:
                     self.kill()
-                    limit = job.limits.megabytes
-                    return "memory", f"The trial used {used:.0f} MB of memory, more than {limit:g} MB, and was killed."
+                    return (
+                        "memory",
+                        f"The trial used {used:.0f} MB of memory, more than {megabytes:g} MB: it was killed.",
+                    )
         except (EOFError, OSError):
             pass  # the worker died while we talked to it
         return "crashed", self.kill()

@@ -165,23 +165,24 @@ class _Runner:
                 running.task.advance(0, note=f"{time.monotonic() - running.task.started:.0f} s")
                 continue
             error = future.exception()  # the engine's own, such as a machine of the cluster that is gone
-            self.record(running, ("crashed", repr(error)) if error is not None else future.result(), overall)
+            self.record(
+                running, Outcome("crashed", repr(error), 0.0) if error is not None else future.result(), overall
+            )
             running.shown.close()
             del self.running[future]
 
     def record(self, running: _Running, outcome: Outcome, overall: progress.Task) -> None:
-        state, text = outcome
-        identity = running.trial.identity
+        identity, done = running.trial.identity, outcome.state == "done"
         self.tries_left[identity] -= 1
-        if state == "done" and self.ledger.finish(running.attempt, text):
-            self.seconds.append(time.monotonic() - running.task.started)
+        if done and self.ledger.finish(running.attempt, outcome.text, outcome.seconds):
+            self.seconds.append(outcome.seconds)
             running.task.advance(note="done")
             overall.advance()
             return
-        if state != "done":
-            self.ledger.fail(running.attempt, state, text)
-            running.task.advance(0, note=state)
-        if state == "done" or self.tries_left[identity] > 0:
+        if not done:
+            self.ledger.fail(running.attempt, outcome.state, outcome.text, outcome.seconds)
+            running.task.advance(0, note=outcome.state)
+        if done or self.tries_left[identity] > 0:  # done: another run took the trial over, see what became of it
             self.queue.append(running.trial)
         else:
             self.failed += 1
