@@ -6,6 +6,7 @@ Our own reader and not onnx2torch, because that pulls in a torchvision that does
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -147,7 +148,8 @@ def _build(
             if any(isinstance(value, nn.Parameter) for value in inputs) and isinstance(result, torch.Tensor):
                 result = _weight(result)  # a weight that was only transposed, say, is still one
         if node.op_type in SEVERAL_OUTPUTS:
-            values |= {name: result[i] for i, name in enumerate(node.output)}
+            for i, name in enumerate(node.output):
+                values[name] = made.call_function(operator.getitem, (result, i)) if given else result[i]
         else:
             values[node.output[0]] = result
     made.output(values[output])

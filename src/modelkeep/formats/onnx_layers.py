@@ -215,11 +215,7 @@ def layer_normalization(
 def group_normalization(
     x: Tensor, weight: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
-    # Before opset 21 there was one weight per group.
-    per_channel = x.shape[1] // len(weight)
-    return functional.group_norm(
-        x, num_groups, weight.repeat_interleave(per_channel), bias.repeat_interleave(per_channel), epsilon
-    )
+    return functional.group_norm(x, num_groups, weight, bias, epsilon)
 
 
 @operation("Pad", lists=(1, 3))
