@@ -1,0 +1,76 @@
+"""Balls hold what they promise: inside the radius, inside the bounds, steepest where it counts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelkeep.attack import Ball
+from modelkeep.attack.ball import Norm
+from modelkeep.errors import InputError
+
+norms = st.sampled_from(["linf", "l2"])
+
+
+def drawn(seed: int, *shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@given(norm=norms, radius=st.floats(1e-7, 10), seed=st.integers(0, 10**6), dimension=st.integers(1, 300))
+def test_exact_points_are_inside_the_ball_and_the_bounds(norm: Norm, radius: float, seed: int, dimension: int) -> None:
+    ball = Ball(norm, radius, (0.0, 1.0))
+    x = drawn(seed, 5, dimension)
+    moved = ball.exactly(ball.project(x + 3 * radius * (drawn(seed + 1, 5, dimension) - 0.5), x), x)
+    # An independent measure, in float64 from the float32 numbers that the caller gets.
+    difference = (moved.double() - x.double()).abs()
+    distance = difference.amax(dim=1) if norm == "linf" else difference.square().sum(dim=1).sqrt()
+    assert bool((distance <= radius * (1 + 1e-12)).all())
+    assert 0 <= float(moved.min())
+    assert float(moved.max()) <= 1
+
+
+@given(norm=norms, seed=st.integers(0, 10**6))
+def test_a_point_inside_stays_where_it_is(norm: Norm, seed: int) -> None:
+    ball = Ball(norm, 1.0)
+    x = drawn(seed, 4, 6)
+    inside = x + 0.1 * (drawn(seed + 1, 4, 6) - 0.5)
+    torch.testing.assert_close(ball.project(inside, x), inside)
+
+
+@given(seed=st.integers(0, 10**6), scale=st.floats(1e-30, 1e3))
+def test_the_steepest_direction_is_at_least_as_good_as_any_other(seed: int, scale: float) -> None:
+    gradient = (drawn(seed, 3, 7) - 0.5) * scale
+    others = drawn(seed + 1, 100, 3, 7) - 0.5
+    for norm, dual in (("linf", 1), ("l2", 2)):
+        best = (Ball(norm, 1.0).steepest(gradient).double() * gradient.double()).sum(dim=1)  # type: ignore[arg-type]
+        # Hölder: the largest inner product with a vector of unit norm is the dual norm.
+        torch.testing.assert_close(best, gradient.double().norm(p=dual, dim=1), rtol=1e-5, atol=0)
+        length = others.abs().amax(dim=2) if norm == "linf" else others.norm(dim=2)
+        other = ((others / length[..., None]).double() * gradient.double()).sum(dim=2)
+        assert bool((other <= best * (1 + 1e-5)).all())
+
+
+def test_a_zero_gradient_moves_nothing() -> None:
+    for norm in ("linf", "l2"):
+        step = Ball(norm, 1.0).steepest(torch.zeros(2, 3))
+        assert torch.equal(step, torch.zeros(2, 3))
+
+
+def test_random_points_fill_the_ball_evenly() -> None:
+    """In d dimensions the share of the ball within half its radius is 2^-d, in both norms."""
+    x = torch.zeros(20_000, 3)
+    for norm in ("linf", "l2"):
+        ball = Ball(norm, 2.0)
+        distance = ball.distance(ball.random_point(x, torch.Generator().manual_seed(0)), x)
+        assert float(distance.max()) <= 2.0 + 1e-6
+        assert float((distance < 1.0).double().mean()) == pytest.approx(1 / 8, abs=0.01)
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(InputError, match=r"The 'norm' parameter of Ball must be one of 'linf', 'l2'. Got 'l7' instead"):
+        Ball("l7", 1.0)  # type: ignore[arg-type]
+    for radius in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="'radius'"):
+            Ball("l2", radius)

@@ -1,0 +1,190 @@
+"""PGD finds what there is to find, nothing else, and says when it may have missed something."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from modelkeep import Data, Model, Preprocessing, Result
+from modelkeep.attack import pgd
+from modelkeep.attack.ball import Norm
+from modelkeep.errors import InputError, ModelKeepError
+
+CLASSES = ("a", "b", "c")
+
+
+def linear_model(seed: int = 0, classes: int = 2, bounds: tuple[float, float] | None = None) -> Model:
+    layer = nn.Linear(6, classes)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+    return Model(layer, input_shape=(6,), classes=CLASSES[:classes], bounds=bounds)
+
+
+@pytest.fixture
+def contested_cnn(small_cnn: Model) -> Model:
+    """The untrained network, with its last bias set so that no class wins everywhere."""
+    x = torch.rand(200, 1, 8, 8, generator=torch.Generator().manual_seed(9))
+    with torch.no_grad():
+        small_cnn.module.get_parameter("6.bias").sub_(small_cnn.logits(x).mean(dim=0))
+    return small_cnn
+
+
+def data_for(model: Model, n: int = 200, seed: int = 1) -> Data:
+    """Random inputs, labelled as the model sees them."""
+    x = torch.rand(n, *model.input_shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    if model.bounds is not None:
+        x = x.clamp(*model.bounds)
+    return Data(x, model.predict(x), model.classes)
+
+
+@pytest.mark.parametrize(("norm", "dual"), [("linf", 1), ("l2", 2)])
+def test_on_a_linear_model_it_succeeds_exactly_where_the_closed_form_says(norm: Norm, dual: int) -> None:
+    """The distance to the boundary of w·x + b is |w·x + b| over the dual norm of w."""
+    model = linear_model()
+    data = data_for(model)
+    assert isinstance(model.module, nn.Linear)
+    w = (model.module.weight[0] - model.module.weight[1]).detach()
+    logits = model.logits(data.x)
+    distance = (logits[:, 0] - logits[:, 1]).abs() / w.norm(p=dual)
+    radius = float(distance.median())
+    found = pgd(model, data, norm=norm, radius=radius, steps=100, step_size=radius / 4, seed=0)
+    clear = (distance - radius).abs() > 0.02 * radius
+    assert torch.equal(found.success[clear], (distance < radius)[clear])
+    assert 0.3 < found.robust_accuracy.value < 0.7
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_successes_are_real_and_failures_are_the_originals(contested_cnn: Model, norm: Norm) -> None:
+    x = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(2))
+    data = Data(x, contested_cnn.predict(x), contested_cnn.classes)
+    found = pgd(contested_cnn, data, norm=norm, radius=0.02 if norm == "linf" else 0.1, steps=20, seed=0)
+    again = contested_cnn.predict(found.adversarial)
+    assert torch.equal(again, found.after)
+    assert torch.equal(found.success, again != data.y)
+    assert torch.equal(found.adversarial[~found.success], data.x[~found.success])
+    assert 0 < int(found.success.sum()) < 60
+    assert float(found.distance.max()) <= found.radius
+    assert 0 <= float(found.adversarial.min())
+    assert float(found.adversarial.max()) <= 1
+    assert found.success_rate is not None
+    assert found.success_rate.value == pytest.approx(1 - found.robust_accuracy.value)
+
+
+def test_what_is_already_wrong_is_left_alone() -> None:
+    model = linear_model()
+    data = data_for(model)
+    wrong = Data(data.x, 1 - data.y, data.classes)
+    found = pgd(model, wrong, radius=0.1, seed=0)
+    assert found.clean_accuracy.value == 0
+    assert found.success_rate is None
+    assert torch.equal(found.adversarial, data.x)
+    assert "nothing to attack" in str(found)
+
+
+def test_a_target_is_reached_and_nothing_else_counts() -> None:
+    model = linear_model(classes=3)
+    data = data_for(model)
+    found = pgd(model, data, norm="l2", radius=5.0, steps=50, target="b", seed=0)
+    assert bool((model.predict(found.adversarial) == 1).all())
+    near = pgd(model, data, norm="l2", radius=0.2, steps=50, target="b", seed=0)
+    assert torch.equal(near.success, near.after == 1)
+    assert not near.success.all()
+    with pytest.raises(InputError, match=r"The model has no class 'z'. Its classes: a, b, c"):
+        pgd(model, data, radius=1.0, target="z", seed=0)
+
+
+def test_the_radius_is_in_the_owners_units() -> None:
+    """A model behind a normalisation with std 1/2 is twice as sensitive as the one without."""
+    plain = linear_model()
+    half = Model(plain.module, input_shape=(6,), classes=2, bounds=None, preprocessing=Preprocessing((0.0,), (0.5,)))
+    data = data_for(plain)
+    with torch.no_grad():
+        plain.module.bias.zero_()  # type: ignore[operator]
+    data = Data(data.x, plain.predict(data.x), plain.classes)
+    wide = pgd(plain, data, norm="l2", radius=0.4, steps=60, seed=0)
+    also = pgd(half, data, norm="l2", radius=0.4, steps=60, seed=0)
+    # f(2x) = 2 f(x) without a bias, so the boundary is where it was: normalisation must not change the answer.
+    assert wide.robust_accuracy.value == pytest.approx(also.robust_accuracy.value, abs=0.02)
+
+
+def test_solved_examples_cost_nothing_more() -> None:
+    model = linear_model()
+    data = data_for(model)
+    sizes: list[int] = []
+    handle = model.module.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    pgd(model, data, norm="linf", radius=5.0, steps=40, seed=0)
+    handle.remove()
+    # Everything is solved within a few steps: far fewer passes than 40 steps on all examples.
+    assert sum(sizes) < 12 * len(data)
+
+
+def test_restarts_only_help(contested_cnn: Model) -> None:
+    x = torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(3))
+    data = Data(x, contested_cnn.predict(x), contested_cnn.classes)
+    once = pgd(contested_cnn, data, radius=0.02, steps=3, seed=0)
+    often = pgd(contested_cnn, data, radius=0.02, steps=3, restarts=5, seed=0)
+    assert bool((often.success | ~once.success).all())
+
+
+def test_the_batch_size_does_not_change_who_is_attacked_how() -> None:
+    model = linear_model()
+    data = data_for(model, n=50)
+    whole = pgd(model, data, radius=0.3, steps=10, seed=0, batch_size=50)
+    parts = pgd(model, data, radius=0.3, steps=10, seed=0, batch_size=7)
+    torch.testing.assert_close(whole.adversarial, parts.adversarial)
+
+
+def test_flat_and_random_models_are_suspected() -> None:
+    class Step(nn.Module):
+        """No gradient anywhere, as after rounding."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            score = (x.sum(dim=1) > 0).float() + 0 * x.sum(dim=1)
+            return torch.stack([score, 1 - score], dim=1)
+
+    class Noisy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([x.sum(dim=1), torch.rand(len(x))], dim=1)
+
+    flat = Model(Step(), input_shape=(6,), classes=2, bounds=None)
+    found = pgd(flat, data_for(flat), radius=0.5, seed=0)
+    assert "masked gradients suspected: the gradient is exactly zero on 200 of 200" in found.health[0]
+    noisy = Model(Noisy(), input_shape=(6,), classes=2, bounds=None)
+    assert "the model is random" in pgd(noisy, data_for(noisy), radius=0.5, seed=0).health[0]
+    assert pgd(linear_model(), data_for(linear_model()), radius=0.5, seed=0).health == ()
+
+
+def test_too_few_steps_are_noticed() -> None:
+    model = linear_model()
+    found = pgd(model, data_for(model), radius=0.5, steps=10, step_size=0.05, seed=0)
+    assert any("too few steps" in note for note in found.health)
+
+
+def test_the_result_prints_draws_and_comes_back_from_json(contested_cnn: Model) -> None:
+    x = torch.rand(12, 1, 8, 8)
+    found = pgd(contested_cnn, Data(x, contested_cnn.predict(x), contested_cnn.classes), radius=0.2, seed=0)
+    assert "accuracy, attacked" in str(found)
+    assert len(found.draw().axes) >= 3
+    back = Result.from_json(found.to_json())
+    assert type(back) is type(found)
+    assert torch.equal(back.adversarial, found.adversarial)
+
+
+def test_nonsense_is_refused(small_cnn: Model) -> None:
+    data = Data(torch.rand(2, 1, 8, 8), torch.zeros(2, dtype=torch.int64), small_cnn.classes)
+    for settings in (
+        {"radius": -1.0},
+        {"radius": 1.0, "steps": 0},
+        {"radius": 1.0, "restarts": 0},
+        {"radius": float("nan")},
+    ):
+        with pytest.raises(InputError, match="parameter of"):
+            pgd(small_cnn, data, **settings, seed=0)  # type: ignore[arg-type]
+    other = Data(torch.rand(2, 3), torch.zeros(2, dtype=torch.int64), small_cnn.classes)
+    with pytest.raises(ModelKeepError, match="takes inputs of shape"):
+        pgd(small_cnn, other, radius=1.0, seed=0)
+    swapped = Data(data.x, data.y, small_cnn.classes[::-1])
+    with pytest.raises(InputError, match="in the same order"):
+        pgd(small_cnn, swapped, radius=1.0, seed=0)
