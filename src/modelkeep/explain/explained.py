@@ -1,0 +1,83 @@
+"""Explained: what an explanation by influence returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from modelkeep.results import Estimate, Result, Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explained(Result):
+    """The influence of every unit at a slice on a quantity, for each of the `inputs: (n, ...)`.
+
+    `influence: (n, *slice shape)` is in units of the quantity per unit of the slice's value; `attribution`, where
+    the distribution has a baseline, in units of the quantity. `values: (n,)` is the quantity itself, and `gap: (n,)`
+    by how much the attributions of a point miss the change of the quantity from the baseline (0: efficient).
+    """
+
+    slice: str
+    call: int | None
+    quantity: str
+    distribution: str
+    classes: tuple[str, ...] = field(repr=False)
+    features: tuple[str, ...] | None = field(repr=False)
+    bounds: tuple[float, float] | None
+    inputs: Tensor = field(repr=False)
+    predicted: Tensor = field(repr=False)
+    values: Tensor = field(repr=False)
+    influence: Tensor = field(repr=False)
+    attribution: Tensor | None = field(repr=False)
+    gap: Tensor | None = field(repr=False)
+
+    def rows(self) -> list[tuple[str, str]]:
+        rows = [
+            ("explains", self.quantity),
+            ("at", self.slice if self.call is None else f"{self.slice}, call {self.call}"),
+            ("over", self.distribution),
+            ("examples", str(len(self.inputs))),
+            ("quantity", str(self._mean(self.values))),
+            ("strongest", ", ".join(name for name, _ in self.strongest(3))),
+        ]
+        if self.gap is not None:
+            rows.append(("efficiency gap", str(self._mean(self.gap.abs()))))
+        return rows
+
+    def strongest(self, count: int) -> list[tuple[str, Estimate]]:
+        """The units (of an image or a feature map: the channels) of the largest mean |influence|, largest first."""
+        influence = self.influence if self.influence.ndim < 4 else self.influence.flatten(2).sum(dim=2)
+        influence = influence.flatten(1)
+        order = influence.abs().mean(dim=0).argsort(descending=True, stable=True)[:count]
+        return [(self._unit(int(i)), self._mean(influence[:, i])) for i in order]
+
+    def draw(self) -> Figure:
+        """Signed maps, over the inputs where they fit; the strongest units where the slice has no space.
+
+        Draws the attribution where there is one, and else the influence; channels are summed.
+        """
+        from modelkeep import plots
+
+        drawn = self.influence if self.attribution is None else self.attribution
+        if drawn.ndim not in (3, 4):
+            title = f"Influence on {self.quantity}"
+            return plots.bars(dict(self.strongest(8)), title=title, x_label="mean influence")
+        heat = (drawn if drawn.ndim == 3 else drawn.sum(dim=1))[:8]
+        titles = [self.classes[label] for label in self.predicted[:8].tolist()]
+        if self.inputs.ndim != 4 or self.inputs.shape[2:] != heat.shape[1:] or self.inputs.shape[1] not in (1, 3):
+            return plots.signed_heat(heat, titles)
+        bounds = self.bounds if self.bounds is not None else (float(self.inputs.min()), float(self.inputs.max()))
+        return plots.heat_over_image(self.inputs[:8], heat, titles, bounds=bounds)
+
+    def _unit(self, index: int) -> str:
+        if self.features is not None and self.slice == "input":
+            return self.features[index]
+        return f"{'unit' if self.influence.ndim < 4 else 'channel'} {index}"
+
+    def _mean(self, values: torch.Tensor) -> Estimate:
+        return Estimate.bootstrap(values.double().numpy(), self.provenance.seed)
