@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import nn
 
 from modelkeep.card import Card, class_names
@@ -133,6 +132,8 @@ def _tensors_and_card(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, An
 
 
 def _card(known: dict[str, Any], source: object) -> Card:
+    from pydantic import TypeAdapter, ValidationError
+
     missing = [name for name in ("input_shape", "classes") if name not in known]
     if missing:
         wanted = ", ".join(f"{name}=…" for name in missing)
