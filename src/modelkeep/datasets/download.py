@@ -54,6 +54,7 @@ def _address(address: str, target: Path) -> None:
                     break
                 reason = "the connection was cut"
             except HTTPError as error:
+                error.close()  # It is the open answer, too.
                 if error.code == 416:  # Asked to go on beyond the end: what is there is not this file's beginning.
                     part.unlink(missing_ok=True)
                 elif error.code < 500:
@@ -80,7 +81,7 @@ def _receive(address: str, part: Path, task: progress.Task) -> bool:
         task.total, task.done = total, float(start)
         # Unbuffered, so that what arrived is on disk also when this process is killed.
         with part.open("ab" if start else "wb", buffering=0) as file:
-            while chunk := response.read(CHUNK):
+            while chunk := response.read1(CHUNK):
                 file.write(chunk)
                 task.advance(len(chunk))
     # A connection that closes early looks like an end, so the announced length decides.

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from modelkeep import progress
 from modelkeep.data import Data
-from modelkeep.datasets.photos import decoded
+from modelkeep.datasets.photos import decoded, is_grey
 from modelkeep.datasets.tables import Column, Missing, column, encode
 from modelkeep.errors import DataError, MissingExtra
 
@@ -46,7 +46,7 @@ def npz(path: Path) -> Data:
     Bytes of three or more dimensions are images and become 0..1; everything else stays as it is.
     """
     try:
-        with np.load(path, allow_pickle=False) as found:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
             arrays = {name: found[name] for name in found.files}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise DataError(f"{path} cannot be read as .npz: {error}. Objects (pickles) are refused.") from error
@@ -67,8 +67,6 @@ def npz(path: Path) -> Data:
 
 def image_folder(path: Path) -> Data:
     """One sub-folder per class, called as the class is. Grey if all pictures are grey, else RGB (without alpha)."""
-    from PIL import Image
-
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
     found = [(p, i) for i, f in enumerate(folders) for p in sorted(f.iterdir()) if p.suffix.lower() in PICTURES]
     empty = [folder.name for i, folder in enumerate(folders) if i not in {label for _, label in found}]
@@ -77,10 +75,7 @@ def image_folder(path: Path) -> Data:
             f"{path} must hold a sub-folder with pictures ({', '.join(PICTURES)}) for each class. "
             + (f"There are none in: {', '.join(empty)}." if empty else "It has no sub-folders.")
         )
-    colour = False
-    for picture, _ in found:
-        with Image.open(picture) as image:
-            colour = colour or image.mode not in ("1", "L", "LA", "I;16", "I", "F")
+    colour = not all(is_grey(picture) for picture, _ in found)
     x = decoded(((str(picture), picture.read_bytes()) for picture, _ in found), len(found), colour=colour)
     y = torch.tensor([label for _, label in found])
     return Data(x, y, tuple(folder.name for folder in folders), path.name, bounds=(0.0, 1.0))

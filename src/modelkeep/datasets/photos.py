@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,17 +28,12 @@ def decoded(
     `crop` is (left, top, right, bottom) in pixels; then `size` is (width, height) to scale to. Without `size` all
     pictures must have one size already.
     """
-    from PIL import Image, UnidentifiedImageError
-
     x: torch.Tensor | None = None
     first = ""
     with progress.task("decode pictures", total=count) as task:
         for index, (name, encoded) in enumerate(pictures):
-            try:
-                with Image.open(io.BytesIO(encoded)) as image:
-                    array = _array(image, colour, crop, size)
-            except (UnidentifiedImageError, OSError) as error:
-                raise DataError(f"The picture {name} cannot be read: {error}.") from error
+            with _opened(name, io.BytesIO(encoded)) as image:
+                array = _array(image, colour, crop, size)
             if x is None:
                 # Filled in place: a list of tensors and its stack would need the memory twice.
                 x, first = torch.empty(count, *array.shape), name
@@ -50,6 +47,24 @@ def decoded(
     if x is None:
         raise DataError("There are no pictures.")
     return x.div_(255)
+
+
+def is_grey(path: Path) -> bool:
+    """Whether the picture at `path` has no colours."""
+    with _opened(str(path), path) as image:
+        return image.mode in ("1", "L", "LA", "I", "I;16", "F")
+
+
+@contextmanager
+def _opened(name: str, file: Path | io.BytesIO) -> Iterator[Any]:
+    """Open a picture; pillow reads the pixels later, so damage can show up anywhere in the block."""
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            yield image
+    except OSError as error:
+        raise DataError(f"The picture {name} cannot be read: {error}.") from error
 
 
 def _array(

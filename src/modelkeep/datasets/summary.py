@@ -67,7 +67,7 @@ class Summary(Result):
             for column, axes in enumerate(grid[row]):
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
-                picture = self.pictures[row, column].permute(1, 2, 0)
+                picture = self.pictures[row, column].permute(1, 2, 0).numpy()
                 axes.imshow(picture[:, :, 0] if picture.shape[2] == 1 else picture, cmap="gray", vmin=0, vmax=1)
             grid[row][0].set_ylabel(name, rotation=0, ha="right", va="center")
         return figure
