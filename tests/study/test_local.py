@@ -9,8 +9,7 @@ import pytest
 from modelkeep import progress
 from modelkeep.errors import InputError
 from modelkeep.results import Result
-from modelkeep.study import Ledger, Local, Study, StudyResult, grid, run
-from modelkeep.study.local import Limits
+from modelkeep.study import Ledger, Limits, Local, Study, StudyResult, grid, run
 
 
 def test_a_trial_that_breaks_fails_alone(ledger: Ledger) -> None:

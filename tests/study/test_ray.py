@@ -20,8 +20,7 @@ LOOPBACK_ONLY = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set
 
 SCRIPT = """
 import sys
-from modelkeep.study import Ledger, Ray, Study, grid, run
-from modelkeep.study.local import Limits
+from modelkeep.study import Ledger, Limits, Ray, Study, grid, run
 
 trials = [*grid("trials:noise", {"x": [0, 1]}, seeds=[0, 1]), *grid("trials:dies", {"how": ["exit"]}),
           *grid("trials:hangs", {"x": [0]})]

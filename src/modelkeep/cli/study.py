@@ -96,8 +96,7 @@ def resume(
 ) -> None:
     """Run what is missing or failed. Finished trials are not run again; start it where the trials' module is found."""
     from modelkeep import progress
-    from modelkeep.study import Local, Ray, Study, run
-    from modelkeep.study.local import Limits
+    from modelkeep.study import Limits, Local, Ray, Study, run
 
     if engine is EngineName.ray and processes is not None:
         raise StudyError("The option --processes is for --engine local; Ray uses the cores of its cluster.")

@@ -14,13 +14,14 @@ from modelkeep.study.trial import Trial, grid, workdir, working_in
 
 if TYPE_CHECKING:
     from modelkeep.study.ledger import Ledger, Record
-    from modelkeep.study.local import Local
+    from modelkeep.study.local import Limits, Local
     from modelkeep.study.ray import Ray
     from modelkeep.study.study import Study, StudyResult, run
 
 # Loaded on first use: `modelkeep study list` needs the ledger and no torch.
 _HOMES = {
     "Ledger": "ledger",
+    "Limits": "local",
     "Local": "local",
     "Ray": "ray",
     "Record": "ledger",
@@ -31,6 +32,7 @@ _HOMES = {
 
 __all__ = [
     "Ledger",
+    "Limits",
     "Local",
     "Ray",
     "Record",

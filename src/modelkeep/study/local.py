@@ -139,10 +139,7 @@ class Worker:
                 # only reserves, and refuse memory in the middle of a library that then crashes.
                 elif megabytes is not None and (used := _megabytes(process.pid)) > megabytes:
                     self.kill()
-                    return (
-                        "memory",
-                        f"The trial used {used:.0f} MB of memory, more than {megabytes:g} MB: it was killed.",
-                    )
+                    return "memory", f"The trial used {used:.0f} MB, more than {megabytes:g} MB, and was killed."
         except (EOFError, OSError):
             pass  # the worker died while we talked to it
         return "crashed", self.kill()

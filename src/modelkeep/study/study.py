@@ -94,8 +94,11 @@ def run(
         ledger.remember(study.name, study.trials)
         runner = _Runner(study, ledger, limits or Limits(), retries)
         if runner.queue:
-            with (engine or Local()).started() as pool:
-                runner.run(pool)
+            try:
+                with (engine or Local()).started() as pool:
+                    runner.run(pool)
+            finally:
+                runner.end()
         return StudyResult(study=study.name, records=tuple(ledger.records(study.name)), provenance=provenance())
 
 
@@ -112,10 +115,10 @@ class _Runner:
 
     def __init__(self, study: Study, ledger: Ledger, limits: Limits, retries: int) -> None:
         self.study, self.ledger, self.limits = study, ledger, limits
-        records = ledger.records(study.name)
-        self.queue = deque(t for t, r in zip(study.trials, records, strict=True) if r.state != "done")
+        done = {record.identity: record.seconds for record in ledger.records(study.name) if record.state == "done"}
+        self.queue = deque(trial for trial in study.trials if trial.identity not in done)
         self.tries_left = Counter({trial.identity: 1 + retries for trial in self.queue})
-        self.seconds = [r.seconds for r in records if r.state == "done" and r.seconds is not None]
+        self.seconds = [seconds for seconds in done.values() if seconds is not None]
         self.failed = 0
         self.running: dict[Future[Outcome], _Running] = {}
         self.name = uuid4().hex
@@ -124,24 +127,27 @@ class _Runner:
         with progress.task(self.study.name, total=len(self.study.trials)) as overall:
             overall.advance(len(self.study.trials) - len(self.queue))
             beat = time.monotonic()
-            try:
-                while self.queue or self.running:
-                    self.fill(pool, overall)
-                    if self.running:
-                        wait(self.running, _LOOK_EVERY, FIRST_COMPLETED)
-                    else:
-                        time.sleep(_LOOK_EVERY)  # all that is left is running somewhere else
-                    self.collect(overall)
-                    overall.advance(0, note=self.note(pool.slots))
-                    if time.monotonic() - beat > LEASE_SECONDS / 6:
-                        beat = time.monotonic()
-                        self.ledger.beat(self.name)
-            finally:
-                # Only an interruption leaves something to do here: what has ended just now is still recorded.
+            while self.queue or self.running:
+                self.fill(pool, overall)
+                if self.running:
+                    wait(self.running, _LOOK_EVERY, FIRST_COMPLETED)
+                else:
+                    time.sleep(_LOOK_EVERY)  # all that is left is running somewhere else
                 self.collect(overall)
-                self.ledger.release(self.name)
-                for running in self.running.values():
-                    running.shown.close()
+                overall.advance(0, note=self.note(pool.slots))
+                if time.monotonic() - beat > LEASE_SECONDS / 6:
+                    beat = time.monotonic()
+                    self.ledger.beat(self.name)
+
+    def end(self) -> None:
+        """After an interruption, when the workers are gone: record what has just ended and release the rest."""
+        for future, running in self.running.items():
+            running.shown.close()
+            if future.done() and not future.cancelled() and future.exception() is None:
+                outcome = future.result()
+                if outcome.state == "done":
+                    self.ledger.finish(running.attempt, outcome.text, outcome.seconds)
+        self.ledger.release(self.name)
 
     def fill(self, pool: Pool, overall: progress.Task) -> None:
         for _ in range(len(self.queue)):
@@ -165,9 +171,8 @@ class _Runner:
                 running.task.advance(0, note=f"{time.monotonic() - running.task.started:.0f} s")
                 continue
             error = future.exception()  # the engine's own, such as a machine of the cluster that is gone
-            self.record(
-                running, Outcome("crashed", repr(error), 0.0) if error is not None else future.result(), overall
-            )
+            outcome = future.result() if error is None else Outcome("crashed", repr(error), 0.0)
+            self.record(running, outcome, overall)
             running.shown.close()
             del self.running[future]
 
