@@ -43,8 +43,9 @@ class Explained(Result):
             ("over", self.distribution),
             ("examples", str(len(self.inputs))),
             ("quantity", str(self._mean(self.values))),
-            ("strongest", ", ".join(name for name, _ in self.strongest(3))),
         ]
+        if self.slice != "input" or self.influence.ndim == 2:  # the channels of a picture tell nothing
+            rows.append(("strongest", ", ".join(name for name, _ in self.strongest(3))))
         if self.gap is not None:
             rows.append(("efficiency gap", str(self._mean(self.gap.abs()))))
         return rows

@@ -61,6 +61,7 @@ class Slice:
     _structure: pytree.TreeSpec
     _position: int
     _mutated: tuple[bool, ...]
+    _mutates_input: bool
     _path: Callable[[], Any]
 
     @property
@@ -84,9 +85,9 @@ class Slice:
         return self.halves.parameters_after
 
     def h(self, x: torch.Tensor) -> Cut:
-        """The cut for inputs `x: (n, ...)`."""
+        """The cut for inputs `x: (n, ...)`, which are left as they are."""
         with self._path():
-            place, carried = self.halves.before(x)
+            place, carried = self.halves.before(x.clone() if self._mutates_input else x)
         leaves, structure = pytree.tree_flatten(place)
         if structure != self._structure:
             raise SliceError(f"'{self.name}' gave {structure} for these inputs, but {self._structure} before.")
@@ -196,8 +197,10 @@ def _input_halves(module: nn.Module, before: nn.Module, name: str, call: int | N
 def _probed(halves: Halves, module: nn.Module, name: str, call: int, skip: Any, probe: torch.Tensor) -> Slice:
     """Run both halves once, to learn how the value is wrapped and what the second half would overwrite."""
     path = one_path(module)
+    x = probe.clone()
     with torch.no_grad(), path():
-        place, carried = halves.before(probe)
+        place, carried = halves.before(x)
+        mutates_input = x._version != 0
         leaves, structure = pytree.tree_flatten(place)
         tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         if not tensors:
@@ -208,4 +211,4 @@ def _probed(halves: Halves, module: nn.Module, name: str, call: int, skip: Any, 
     mutated = tuple(
         isinstance(t, torch.Tensor) and t._version != version for t, version in zip(everything, versions, strict=True)
     )
-    return Slice(name, call, skip, halves, structure, tensors[0], mutated, path)
+    return Slice(name, call, skip, halves, structure, tensors[0], mutated, mutates_input, path)
