@@ -166,6 +166,13 @@ def test_folders_that_are_refused(tmp_path: Path) -> None:
         datasets.open(folder)
 
 
+def test_deep_pictures_are_refused_and_not_cut_off(tmp_path: Path) -> None:
+    (tmp_path / "scan").mkdir()
+    Image.fromarray(np.full((5, 4), 40_000, dtype=np.uint16)).save(tmp_path / "scan" / "a.png")
+    with pytest.raises(DataError, match="more than 8 bits per channel"):
+        datasets.open(tmp_path)
+
+
 def test_torch_dataset() -> None:
     x, y = torch.rand(6, 3, 5, 4), torch.from_numpy(LABELS)
     data = datasets.from_torch(TensorDataset(x, y), name="mine")

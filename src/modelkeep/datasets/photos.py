@@ -33,6 +33,8 @@ def decoded(
     with progress.task("decode pictures", total=count) as task:
         for index, (name, encoded) in enumerate(pictures):
             with _opened(name, io.BytesIO(encoded)) as image:
+                if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255 without a word.
+                    raise DataError(f"{name} has more than 8 bits per channel. Convert it to 8 bits first.")
                 array = _array(image, colour, crop, size)
             if x is None:
                 # Filled in place: a list of tensors and its stack would need the memory twice.
@@ -52,7 +54,7 @@ def decoded(
 def is_grey(path: Path) -> bool:
     """Whether the picture at `path` has no colours."""
     with _opened(str(path), path) as image:
-        return image.mode in ("1", "L", "LA", "I", "I;16", "F")
+        return image.mode in ("1", "L", "LA")
 
 
 @contextmanager
