@@ -48,7 +48,7 @@ def test_what_cannot_be_checked_is_named() -> None:
 
     model = images(last=nn.Linear(4, 5), narrow=nn.AdaptiveAvgPool1d(4))
     reasons = check_method(of_weights, model, examples(model)).not_checked.values()
-    assert {"the method runs no module", "the model has no last linear layer to make narrower"} <= set(reasons)
+    assert {"the method runs no module", "the model does not end in a plain linear layer"} <= set(reasons)
 
 
 RESULT = "A method returns a Result that prints, comes back from JSON and knows its model, data and seed."

@@ -122,7 +122,11 @@ def _bad_input(case: _Case) -> None:
     with_nan[-1] = torch.nan
     damaged = _copy(case.model)
     with torch.no_grad():
-        list(damaged.module.parameters())[-1].fill_(torch.nan)  # a bias, of which no gradient would tell
+        # From the end, where it mostly is a bias: one that no gradient to the input would tell of.
+        for parameter in reversed(list(damaged.module.parameters())):
+            parameter.fill_(torch.nan)
+            if damaged.forward(x.to(damaged.device)).isnan().any():
+                break
     cases = {
         "given NaN": replace(case, data=_smuggled(case.data, with_nan, y)),
         "given a wrong shape": replace(case, data=_smuggled(case.data, x.unsqueeze(-1), y)),
@@ -175,13 +179,18 @@ def _two_classes(case: _Case) -> str | None:
         return None  # it did all the time
     module = copy.deepcopy(case.model.module)
     layer = next((part for part in reversed(list(module.modules())) if isinstance(part, nn.Linear)), None)
-    if layer is None or layer.out_features != len(case.model.classes):
-        return "the model has no last linear layer to make narrower"
+    unfit = "the model does not end in a plain linear layer"
+    if type(layer) is not nn.Linear or layer.out_features != len(case.model.classes):
+        return unfit
     layer.out_features = 2
     for name, parameter in list(layer.named_parameters()):
         setattr(layer, name, nn.Parameter(parameter.detach()[:2].clone()))
     card = replace(case.model.card, classes=case.model.classes[:2])
     narrow = Model.from_card(module, card, case.model.device)
+    try:
+        narrow.logits(narrow.probe())
+    except (ModelKeepError, RuntimeError):
+        return unfit
     data = replace(case.data, y=case.data.y % 2, classes=case.data.classes[:2])
     replace(case, model=narrow, data=data).attempt(_two_classes, "for a model with two")
     return None
