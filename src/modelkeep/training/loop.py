@@ -95,7 +95,7 @@ class _Run:
     ) -> None:
         self.model, self.data, self.held_out = model, data, held_out
         self.objective, self.recipe, self.seed = objective, recipe, seed
-        self.parameters = parameters
+        self.parameters, self.dtype = parameters, model.dtype
         self.group = parallel.group()
         if self.group.size > 1 and isinstance(objective, OwnGradients | Stateful):
             raise InputError("An objective that keeps state or computes its own gradients trains in one process only.")
@@ -134,7 +134,7 @@ class _Run:
         """One update of the weights."""
         model, number, rank = self.model, self.step, self.group.rank
         index = self.batches.index(number)
-        x = self.data.x.index_select(0, index).to(model.device, model.dtype)
+        x = self.data.x.index_select(0, index).to(model.device, self.dtype)
         y = self.data.y.index_select(0, index).to(model.device)
         x = self.batches.augmented(x, number, model.bounds)
         if self.group.size > 1:
@@ -237,10 +237,10 @@ class _Run:
         if here or self.group.rank > 0:
             differ.pop("model", None)
         if differ:
-            raise CheckpointError(
-                f"{origin} belongs to another run: {'; '.join(differ.values())}. Give another path, or delete it to "
-                "train from the start."
-            )
+            advice = "Give another path, or delete it to train from the start."
+            if self.group.rank > 0:
+                advice = "Give the same arguments to all processes."
+            raise CheckpointError(f"{origin} belongs to another run: {'; '.join(differ.values())}. {advice}")
         self.identity = found.identity
         load_into(self.model.module, module)
         self.best = {name: tensor.to(self.model.device) for name, tensor in found.part("best/").items()}
