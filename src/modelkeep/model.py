@@ -143,7 +143,7 @@ class Model:
         return x.to(self.device)
 
     def require_fit(self, data: Data) -> None:
-        """Refuse data that the model was not made for: another shape, or other classes, or the same in another order."""
+        """Refuse data that the model was not made for: another shape, other classes, or classes in another order."""
         if len(data) == 0:
             raise InputError(f"'{data.name}' has no examples.")
         if data.input_shape != self.input_shape:
@@ -205,10 +205,12 @@ class Model:
 
     def slice(self, name: str, *, call: int | None = None, skip: Literal["carry", "hold"] = "carry") -> slices.Slice:
         """Cut the network at the named place: `f = g ∘ h`. See `modelkeep.slices`."""
+        self.require_eval()
         return slices.cut(self.module, name, self.probe(), before=self._preprocess, call=call, skip=skip)
 
     def slices(self) -> tuple[str, ...]:
         """The names at which the network can be cut, in the order in which they are computed."""
+        self.require_eval()
         return slices.places(self.module, self.preprocess(self.probe()))
 
     def probe(self) -> torch.Tensor:

@@ -135,6 +135,23 @@ def bars(estimates: Mapping[str, Estimate], *, title: str = "", x_label: str = "
     return drawn
 
 
+def matrix(values: torch.Tensor, rows: Sequence[str], columns: Sequence[str], *, x_label: str = "") -> Figure:
+    """A table of signed numbers as colours, 0 white. `values: (rows, columns)`."""
+    if values.shape != (len(rows), len(columns)):
+        raise InputError(
+            f"A matrix needs a name per row and column. Got {tuple(values.shape)}, {len(rows)}, {len(columns)}."
+        )
+    numbers, limit = _signed("matrix", values[None])
+    drawn = figure(max(6.4, 0.24 * len(columns) + 1.5), 1.2 + 0.28 * len(rows))
+    ax = axes(drawn, x_label=x_label)
+    ax.grid(visible=False)
+    painted = ax.imshow(numbers[0], cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto")
+    ax.set_yticks(range(len(rows)), list(rows), color=INK)
+    ax.set_xticks(range(len(columns)), list(columns), rotation=90 if len(columns) > 12 else 0, fontsize=7)
+    _colour_bar(drawn, painted, [ax])
+    return drawn
+
+
 def png_bytes(figure: Figure) -> bytes:
     """The figure as a PNG file: the same figure gives the same bytes."""
     buffer = io.BytesIO()
@@ -176,10 +193,14 @@ def _grid(
             if titles:
                 ax.set_title(titles[i], color=INK, fontsize=8)
     if limit is not None:
-        bar = drawn.colorbar(ScalarMappable(Normalize(-limit, limit), DIVERGING), ax=cells, fraction=0.05, pad=0.02)
-        bar.outline.set_visible(False)
-        bar.ax.tick_params(colors=MUTED, labelsize=8, length=0)
+        _colour_bar(drawn, ScalarMappable(Normalize(-limit, limit), DIVERGING), cells)
     return drawn
+
+
+def _colour_bar(drawn: Figure, painted: Any, cells: Sequence[Axes]) -> None:
+    bar = drawn.colorbar(painted, ax=list(cells), fraction=0.05, pad=0.02)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=MUTED, labelsize=8, length=0)
 
 
 def _pixels(images: torch.Tensor, bounds: tuple[float, float]) -> Any:

@@ -108,6 +108,7 @@ class Lines:
         self._stream = stream
         self._every = every_seconds
         self._last: dict[int, float] = {}
+        self._written: dict[int, float] = {}
 
     def opened(self, task: Task) -> None:
         self._last[id(task)] = time.monotonic()
@@ -116,11 +117,13 @@ class Lines:
         now = time.monotonic()
         if now - self._last[id(task)] >= self._every:
             self._last[id(task)] = now
+            self._written[id(task)] = task.done
             self._write(task)
 
     def closed(self, task: Task) -> None:
         del self._last[id(task)]
-        self._write(task)
+        if self._written.pop(id(task), None) != task.done:
+            self._write(task)
 
     def _write(self, task: Task) -> None:
         share = f"{task.done:g}" if task.total is None else f"{task.done:g}/{task.total:g}"

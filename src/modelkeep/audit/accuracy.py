@@ -1,0 +1,75 @@
+"""Is it right, and right for every class?"""
+
+from __future__ import annotations
+
+import torch
+
+from modelkeep import plots
+from modelkeep.audit.findings import Finding, Measure, Picture, Section
+from modelkeep.data import Data
+from modelkeep.model import Model
+from modelkeep.results import Estimate
+
+
+def check_accuracy(model: Model, data: Data) -> Section:
+    """Accuracy against the share of the largest class, and the recall of each class."""
+    right = torch.cat([model.predict(x).cpu() == y for x, y in data.batches(512)])
+    accuracy = Estimate.rate(int(right.sum()), len(data))
+    counts = data.y.bincount(minlength=len(data.classes))
+    majority = int(counts.max()) / len(data)
+    recalls = {
+        name: Estimate.rate(int(right[data.y == label].sum()), int(counts[label]))
+        for label, name in enumerate(data.classes)
+        if counts[label] > 0
+    }
+    worst_name, worst = min(recalls.items(), key=lambda item: item[1].value)
+    findings = []
+    if accuracy.low <= majority:
+        findings.append(
+            Finding(
+                id="accuracy.no-better-than-guessing",
+                severity="high",
+                title="It is no better than always guessing the largest class",
+                measured=f"It is right on {accuracy.value:.1%}; the largest class alone makes up {majority:.1%}.",
+                meaning="The other findings say little about a model that has not learned its task.",
+                remedy="Check that the preprocessing, the order of the classes and the weights are the right ones.",
+                weight=2.0,
+            )
+        )
+    elif worst.high < accuracy.low:
+        findings.append(
+            Finding(
+                id="accuracy.weak-class",
+                severity="medium",
+                title=f"It is much worse on '{worst_name}' than on average",
+                measured=f"It finds {worst.value:.1%} of '{worst_name}' (at most {worst.high:.1%}), but is right on "
+                f"{accuracy.value:.1%} of all examples.",
+                meaning="Whoever depends on this class gets a worse model than the average says.",
+                remedy=f"Look at the labels and the number of the examples of '{worst_name}', or weight them more.",
+                weight=accuracy.value - worst.value,
+            )
+        )
+    else:
+        findings.append(
+            Finding(
+                id="accuracy.as-expected",
+                severity="good",
+                title=f"It is right on {accuracy.value:.1%} of the data, and no class stands out",
+                measured=f"The weakest class is '{worst_name}' with {worst.value:.1%}.",
+                meaning="The difference between the classes can be chance.",
+                remedy="Nothing. More data would narrow the intervals.",
+            )
+        )
+    shown = dict(sorted(recalls.items(), key=lambda item: item[1].value)[:20])
+    picture = Picture(
+        plots.data_uri(plots.bars(shown, x_label="share of the class that is recognised")),
+        f"Bars with the recall of {len(shown)} classes",
+        "How much of each class is recognised, the weakest first. The whisker is the 95 % interval.",
+    )
+    return Section(
+        "Is it right?",
+        "The model's own answers on data with known labels.",
+        (Measure("accuracy", accuracy), Measure(f"recall of its weakest class, '{worst_name}'", worst)),
+        tuple(findings),
+        (picture,),
+    )

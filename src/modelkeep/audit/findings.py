@@ -1,0 +1,58 @@
+"""Finding, Measure, Picture, Section: the words in which an audit says what it saw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from modelkeep.results import Estimate
+
+Severity = Literal["high", "medium", "low", "good"]
+RANK: dict[str, int] = {"high": 0, "medium": 1, "low": 2, "good": 3}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a person should know: what was measured, what it means, what to do.
+
+    `weight` orders findings of one severity; `taxonomy` holds ids of NIST AI 100-2, MITRE ATLAS and OWASP ML.
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    measured: str
+    meaning: str
+    remedy: str
+    taxonomy: tuple[str, ...] = ()
+    weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A named share between 0 and 1, with its interval."""
+
+    name: str
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as a data URI, so that the report needs no other file."""
+
+    uri: str
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One chapter of the report. Pictures are drawn for the page and left out of JSON."""
+
+    title: str
+    lead: str
+    measures: tuple[Measure, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    pictures: Annotated[tuple[Picture, ...], Field(exclude=True)] = field(default=(), repr=False)

@@ -1,0 +1,114 @@
+"""What does it really use?"""
+
+from __future__ import annotations
+
+import torch
+
+from modelkeep import plots
+from modelkeep.audit.findings import Finding, Measure, Picture, Section
+from modelkeep.data import Data
+from modelkeep.errors import SliceError
+from modelkeep.explain import ClassScore, Line, influence
+from modelkeep.model import Model
+from modelkeep.results import Estimate
+
+# What a person can still read in one picture, and what gives a steady mean in little time.
+MOST_CLASSES, MOST_UNITS, MOST_EXAMPLES = 12, 40, 64
+
+
+def check_influence(model: Model, data: Data, slice: str | None, seed: int) -> Section:
+    """Attribution at the input, influence at an inner slice, and whether features count that never vary."""
+    data = data.first(MOST_EXAMPLES)
+    at_input = influence(model, data, distribution=Line(baseline=_baseline(model), count=20), seed=seed)
+    pictures = [
+        Picture(
+            plots.data_uri(at_input.draw()),
+            "Attribution maps at the input",
+            "What spoke for the predicted class (red) and against it (blue), against an empty input. The title is the "
+            "prediction.",
+        )
+    ]
+    findings, measures = [], []
+    still = (data.x == data.x[:1]).all(dim=0)
+    if still.any() and not still.all() and len(data) > 1:
+        # Attribution to a feature that equals the baseline is 0 by definition; influence says what could happen.
+        sensitivity = influence(model, data, seed=seed).influence.abs()
+        share = (sensitivity[:, still].sum(dim=1) / sensitivity.flatten(1).sum(dim=1).clamp_min(1e-30)).double()
+        estimate = Estimate.bootstrap(share.numpy(), seed)
+        measures.append(Measure("influence on inputs that never vary", estimate))
+        findings.append(_never_varying(estimate, int(still.sum()), still.numel()))
+    place = slice if slice is not None else last_inner_place(model)
+    if place is not None:
+        pictures.append(_inner_picture(model, data, place, seed))
+    return Section(
+        "What does it look at?",
+        "Influence is the gradient of a class's score: it says which parts of the input, or of the network, the answer "
+        "depends on.",
+        tuple(measures),
+        tuple(findings),
+        tuple(pictures),
+    )
+
+
+def last_inner_place(model: Model) -> str | None:
+    """The last named module whose output is not the logits; None where the network has no inner place."""
+    modules = dict(model.module.named_modules())
+    shape = model.forward(model.probe()).shape
+    for name in reversed([name for name in model.slices() if name in modules]):
+        try:
+            if model.slice(name).h(model.probe()).value.shape != shape:
+                return name
+        except SliceError:  # called more than once, or works in place: not a place to choose for somebody
+            continue
+    return None
+
+
+def _baseline(model: Model) -> float:
+    return model.bounds[0] if model.bounds is not None else 0.0
+
+
+def _never_varying(share: Estimate, count: int, total: int) -> Finding:
+    fair = count / total
+    measured = (
+        f"{count} of {total} input features never vary in the data; {share.value:.1%} of the influence is on them."
+    )
+    if share.low > 0.5 * fair:
+        return Finding(
+            id="influence.never-varying-features",
+            severity="low",
+            title="It reacts to parts of the input that never vary in the data",
+            measured=measured,
+            meaning="Nothing in the data tells the model what to do there, so its reaction is arbitrary.",
+            remedy="Remove those features, or vary them in training (shift, noise).",
+            weight=share.value,
+        )
+    return Finding(
+        id="influence.varying-features",
+        severity="good",
+        title="It hardly reacts to parts of the input that never vary",
+        measured=measured,
+        meaning="Its answers depend on what differs between the examples.",
+        remedy="Nothing.",
+    )
+
+
+def _inner_picture(model: Model, data: Data, place: str, seed: int) -> Picture:
+    """Which unit at the place speaks for which class: the mean influence, class by class."""
+    rows = []
+    for name in model.classes[:MOST_CLASSES]:
+        found = influence(model, data, slice=place, quantity=ClassScore(name), seed=seed).influence
+        units = found.flatten(2).sum(dim=2) if found.ndim > 2 else found
+        rows.append(units.mean(dim=0))
+    table = torch.stack(rows)
+    strongest = table.abs().amax(dim=0).argsort(descending=True, stable=True)[:MOST_UNITS].sort().values
+    figure = plots.matrix(
+        table[:, strongest],
+        rows=model.classes[:MOST_CLASSES],
+        columns=[str(int(i)) for i in strongest],
+        x_label=f"unit of '{place}'",
+    )
+    return Picture(
+        plots.data_uri(figure),
+        f"Influence of the units at {place} on the classes",
+        f"How the strongest units at '{place}' push each class: red raises its score, blue lowers it.",
+    )

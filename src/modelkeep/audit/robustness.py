@@ -1,0 +1,117 @@
+"""Does it stand when somebody changes the input a little, on purpose?"""
+
+from __future__ import annotations
+
+import math
+
+from modelkeep import plots
+from modelkeep.attack import Attacked, pgd
+from modelkeep.audit.findings import Finding, Measure, Picture, Section, Severity
+from modelkeep.data import Data
+from modelkeep.model import Model
+from modelkeep.results import Estimate
+
+TAXONOMY = ("NIST AI 100-2 NISTAML.022", "MITRE ATLAS AML.T0043", "OWASP ML01:2023")
+
+
+def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps: int, seed: int) -> Section:
+    """PGD in L∞ and L2 at radii that are `shares` of an input's range, or of its spread where it has no range."""
+    low, high = model.bounds if model.bounds is not None else (0.0, float(data.x.std()))
+    radii = [share * (high - low) for share in shares]
+    # Half the length of the cube's diagonal: a budget of the same order, spent on a few features or on all.
+    across = math.sqrt(math.prod(model.input_shape)) / 2
+    attacks = [pgd(model, data, norm="linf", radius=radius, steps=steps, seed=seed) for radius in radii]
+    rounds = [pgd(model, data, norm="l2", radius=radius * across, steps=steps, seed=seed) for radius in radii]
+    clean = attacks[0].clean_accuracy
+    middle = len(radii) // 2
+    main = attacks[middle]
+    curve = plots.curve(
+        [0.0, *shares],
+        {"each feature changed by at most …": _accuracies(attacks), "the same, spent freely (L2)": _accuracies(rounds)},
+        x_label="size of the change, as a share of the input's range",
+        y_label="accuracy",
+    )
+    share = f"{100 * shares[middle]:g} % of the range"
+    pictures = [
+        Picture(
+            plots.data_uri(curve),
+            "Accuracy against the size of the change",
+            "Accuracy under attack. 0 is the clean data; the band is the 95 % interval.",
+        )
+    ]
+    shown = next((attack for attack in (main, *attacks[middle:]) if bool((attack.distance > 0).any())), None)
+    if shown is not None:
+        pictures.append(
+            Picture(
+                plots.data_uri(shown.draw()),
+                "Originals, changes and adversarial inputs",
+                f"Found at radius {shown.radius:.3g}: the original, the change (grey is none; drawn stronger), "
+                "and the input that the model gets wrong.",
+            )
+        )
+    return Section(
+        "Can it be fooled?",
+        f"Projected gradient descent with {steps} steps looks for a small change of the input that changes the answer. "
+        "What it finds is real; that it finds nothing proves nothing.",
+        (
+            Measure(f"accuracy under attack ({share})", main.robust_accuracy),
+            *(Measure(f"accuracy at L∞ radius {a.radius:.3g}", a.robust_accuracy) for a in attacks if a is not main),
+            *(Measure(f"accuracy under attack, L2 radius {a.radius:.3g}", a.robust_accuracy) for a in rounds),
+        ),
+        (_verdict(main, clean, share), *_health([*attacks, *rounds])),
+        tuple(pictures),
+    )
+
+
+def _accuracies(attacks: list[Attacked]) -> list[Estimate]:
+    return [attacks[0].clean_accuracy, *(attack.robust_accuracy for attack in attacks)]
+
+
+def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
+    kept = main.robust_accuracy
+    measured = (
+        f"Accuracy falls from {clean.value:.1%} to {kept.value:.1%} (at most {kept.high:.1%}) when every feature may "
+        f"change by {share}."
+    )
+    severity: Severity
+    if kept.high < 0.5 * clean.value:
+        severity, title = "high", "A small change of the input makes it wrong most of the time"
+    elif kept.high < 0.9 * clean.value:
+        severity, title = "medium", "A small change of the input often makes it wrong"
+    else:
+        return Finding(
+            id="robustness.stands-against-pgd",
+            severity="good",
+            title="The attack hardly lowers its accuracy",
+            measured=f"Accuracy is {clean.value:.1%} on clean and {kept.value:.1%} on attacked inputs ({share}).",
+            meaning="This attack found little. A stronger one may find more: only a certificate is a proof.",
+            remedy="Attack it with more steps and restarts, or certify it.",
+            taxonomy=TAXONOMY,
+        )
+    return Finding(
+        id="robustness.adversarial-examples",
+        severity=severity,
+        title=title,
+        measured=measured,
+        meaning="Whoever can choose the input can choose the answer.",
+        remedy="Train it on attacked inputs (adversarial training), or certify it.",
+        taxonomy=TAXONOMY,
+        weight=clean.value - kept.value,
+    )
+
+
+def _health(attacks: list[Attacked]) -> list[Finding]:
+    notes = sorted({note for attack in attacks for note in attack.health if "masked" in note or "random" in note})
+    if not notes:
+        return []
+    return [
+        Finding(
+            id="robustness.attack-impaired",
+            severity="medium",
+            title="The attack may have been hindered, so the model may be weaker than it looks",
+            measured=f"{notes[0][0].upper()}{notes[0][1:]}.",
+            meaning="Gradients that are hidden stop this attack, not an attacker.",
+            remedy="Attack without gradients, or through a smooth stand-in for the part that hides them.",
+            taxonomy=TAXONOMY,
+        )
+    ]

@@ -1,0 +1,47 @@
+"""The command `modelkeep`: one module per verb, and errors that are sentences."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from modelkeep import __version__
+from modelkeep.cli import data, study
+from modelkeep.cli.audit import audit
+from modelkeep.cli.demo import demo
+from modelkeep.cli.doctor import doctor
+from modelkeep.errors import ModelKeepError
+
+app = typer.Typer(
+    name="modelkeep",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="Explain, attack, certify, guard and govern the deep model that you own.\n\n"
+    "Start with `modelkeep demo`, then run `modelkeep audit` on your own model.",
+)
+app.command()(demo)
+app.command()(audit)
+app.command()(doctor)
+app.add_typer(data.app, name="data")
+app.add_typer(study.app, name="study")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Run the command; what ModelKeep refuses on purpose is one sentence and exit code 1, not a traceback."""
+    try:
+        app()
+    except ModelKeepError as error:
+        typer.secho(f"modelkeep: {error}", fg="red", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.secho("modelkeep: stopped; what was finished is kept.", err=True)
+        sys.exit(130)

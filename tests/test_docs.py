@@ -1,0 +1,61 @@
+"""Every code block in README, CONTRIBUTING and docs runs: Python in one process per page, commands in a real shell."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What a block may be; anything else would be a block that nobody runs.
+RUN = {"python", "console"}
+SHOWN = {"text", "toctree", "eval_rst"}
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return BLOCK.findall(page.read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
+    """Blocks run in order in one folder, so that a command may use the file that a Python block wrote."""
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(tmp_path),
+    }
+    for number, (language, body) in enumerate(blocks(page)):
+        assert language in RUN | SHOWN, f"{page.name} has a block in '{language}' that no test runs"
+        if language == "python":
+            # A page's Python blocks share their names: each is run after the ones before it.
+            (tmp_path / "page.py").write_text(_python_so_far(page, number))
+            _run([sys.executable, "-W", "error::DeprecationWarning", "page.py"], tmp_path, environment, body)
+        elif language == "console":
+            for line in body.splitlines():
+                if line.startswith("$ make "):
+                    _run(["make", "--dry-run", "--directory", str(ROOT), line.split()[2]], tmp_path, environment, line)
+                elif line.startswith("$ "):
+                    _run(["sh", "-ec", line[2:]], tmp_path, environment, line)
+
+
+def _python_so_far(page: Path, number: int) -> str:
+    """The last Python block and what it builds on; earlier blocks run again, silently and quickly."""
+    return "\n".join(body for language, body in blocks(page)[: number + 1] if language == "python")
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str], what: str) -> None:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{what}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(ROOT / "docs"), str(tmp_path / "html")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "html" / "index.html").exists()
