@@ -31,6 +31,17 @@ def test_exact_points_are_inside_the_ball_and_the_bounds(norm: Norm, radius: flo
     assert float(moved.max()) <= 1
 
 
+@given(norm=norms, radius=st.floats(1e-5, 10), seed=st.integers(0, 10**6), dimension=st.integers(1, 300))
+def test_exactness_takes_back_no_more_than_a_rounding(norm: Norm, radius: float, seed: int, dimension: int) -> None:
+    """A small radius is the hard case: there the rounding of the inputs is a large part of the ball."""
+    ball = Ball(norm, radius, (0.0, 1.0))
+    x = drawn(seed, 5, dimension)
+    moved = ball.project(x + 3 * radius * (drawn(seed + 1, 5, dimension) - 0.5), x)
+    taken_back = ball.distance(ball.exactly(moved, x), moved)
+    size = 1.0 if norm == "linf" else x.norm(dim=1) + radius
+    assert bool((taken_back <= 4 * torch.finfo(x.dtype).eps * size).all())
+
+
 @given(norm=norms, seed=st.integers(0, 10**6))
 def test_a_point_inside_stays_where_it_is(norm: Norm, seed: int) -> None:
     ball = Ball(norm, 1.0)

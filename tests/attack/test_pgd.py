@@ -55,6 +55,30 @@ def test_on_a_linear_model_it_succeeds_exactly_where_the_closed_form_says(norm: 
     assert 0.3 < found.robust_accuracy.value < 0.7
 
 
+@pytest.mark.parametrize(("norm", "dual", "radius"), [("linf", 1, 3e-4), ("l2", 2, 3e-3)])
+def test_a_small_radius_in_many_dimensions_is_no_safer_than_the_closed_form_says(
+    norm: Norm, dual: int, radius: float
+) -> None:
+    """Where rounding is a large part of the ball, a success must not be lost to it."""
+    layer = nn.Linear(784, 2)
+    model = Model(nn.Sequential(nn.Flatten(), layer), input_shape=(1, 28, 28), classes=2)
+    x = 0.2 + 0.6 * torch.rand(400, 1, 28, 28, generator=torch.Generator().manual_seed(4))
+    with torch.no_grad():
+        weight = torch.randn(2, 784, generator=torch.Generator().manual_seed(5))
+        layer.weight.copy_(weight)
+        w = weight[0] - weight[1]
+        # Every input is put at up to twice the radius from the boundary.
+        signed = x.flatten(1) @ w + layer.bias[0] - layer.bias[1]
+        wanted = torch.linspace(-2, 2, len(x)) * radius * w.norm(p=dual)
+        x += ((wanted - signed)[:, None] * w / w.dot(w)).view_as(x)
+        distance = (x.double().flatten(1) @ w.double() + float(layer.bias[0] - layer.bias[1])).abs()
+        distance /= w.double().norm(p=dual)
+    found = pgd(model, Data(x, model.predict(x), model.classes), norm=norm, radius=radius, seed=0)
+    clear = (distance - radius).abs() > 0.1 * radius
+    assert torch.equal(found.success[clear], (distance < radius)[clear])
+    assert 100 < int(clear.sum())
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_successes_are_real_and_failures_are_the_originals(contested_cnn: Model, norm: Norm) -> None:
     x = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(2))
@@ -188,3 +212,14 @@ def test_nonsense_is_refused(small_cnn: Model) -> None:
     swapped = Data(data.x, data.y, small_cnn.classes[::-1])
     with pytest.raises(InputError, match="in the same order"):
         pgd(small_cnn, swapped, radius=1.0, seed=0)
+    outside = Data(data.x * 255, data.y, small_cnn.classes)
+    with pytest.raises(InputError, match=r"takes values in \(0.0, 1.0\)"):
+        pgd(small_cnn, outside, radius=1.0, seed=0)
+
+
+def test_works_where_gradients_are_switched_off() -> None:
+    model = linear_model()
+    data = data_for(model)
+    with torch.no_grad():
+        off = pgd(model, data, radius=0.5, seed=0)
+    assert torch.equal(off.adversarial, pgd(model, data, radius=0.5, seed=0).adversarial)

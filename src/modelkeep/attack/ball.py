@@ -62,16 +62,28 @@ class Ball:
     def exactly(self, moved: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
         """`moved`, drawn inwards by the rounding of its own type, so that `distance` never exceeds the radius.
 
-        Where no number of this type is both near enough and different, the original itself is returned.
+        Nothing is drawn further than a rounding: where the ball is wide enough to hold another number than the
+        original, a move stays a move.
         """
-        for _ in range(8):
-            distance = self.distance(moved, original)
-            outside = distance > self.radius
-            if not outside.any():
-                return moved
-            shrink = torch.where(outside, self.radius / distance * (1 - 1e-6), 1.0).to(moved.dtype)
-            moved = original + (moved - original) * per_example(shrink, moved)
-        return torch.where(per_example(self.distance(moved, original) > self.radius, moved), original, moved)
+        exact = original.double()
+        if self.norm == "linf":
+            low, high = (self._edge(original, sign * self.radius) for sign in (-1, 1))
+            return torch.minimum(torch.maximum(moved, low), high)
+        # Rounding the sum of original and offset moves it by at most half an epsilon of its own length.
+        distance = self.distance(moved, original)
+        rounding = torch.finfo(moved.dtype).eps * (_lengths(exact) + self.radius)
+        shrink = torch.where(distance > self.radius, (self.radius - rounding).clamp_min(0) / distance, 1.0)
+        return torch.where(
+            per_example(shrink < 1, moved),
+            (exact + (moved.double() - exact) * per_example(shrink, moved)).to(moved.dtype),
+            moved,
+        )
+
+    def _edge(self, original: torch.Tensor, offset: float) -> torch.Tensor:
+        """The last number of this type on the way from `original` to `original + offset` that is within the radius."""
+        edge = (original.double() + offset).to(original.dtype)
+        beyond = (edge.double() - original.double()).abs() > self.radius
+        return torch.where(beyond, torch.nextafter(edge, original), edge)
 
     def distance(self, moved: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
         """The norm of the difference `(n,)`, in float64."""

@@ -12,7 +12,7 @@ from modelkeep import progress
 from modelkeep.attack.attacked import Attacked, summarise
 from modelkeep.attack.ball import Ball, Norm
 from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.errors import InputError, bad_parameter
 from modelkeep.model import Model
 from modelkeep.results import measured
 
@@ -56,6 +56,11 @@ def pgd(
     ball = Ball(norm, radius, model.bounds)
     model.require_fit(data)
     original, labels = model.checked(data.x), data.y.to(model.device)
+    if model.bounds is not None and not torch.equal(original.clamp(*model.bounds), original):
+        raise InputError(
+            f"The model takes values in {model.bounds}, but those of '{data.name}' span "
+            f"[{float(original.min())}, {float(original.max())}]. Are the data in the owner's units, or normalised?"
+        )
     goal = labels if target is None else torch.full_like(labels, model.class_index(target))
     ascent = _Ascent(model, ball, step_size or 2.5 * radius / steps, steps, targeted=target is not None)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen():
@@ -120,6 +125,7 @@ class _Ascent:
         """Whether the attack has what it wants: the target, or anything but the label."""
         return predicted == goal if self.targeted else predicted != goal
 
+    @torch.enable_grad()
     def __call__(self, original: torch.Tensor, start: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
         """Where the ascent from `start` ends for each example, `(n, ...)`."""
         end, active = start.clone(), torch.arange(len(start), device=start.device)
