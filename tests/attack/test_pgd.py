@@ -66,12 +66,13 @@ def test_a_small_radius_in_many_dimensions_is_no_safer_than_the_closed_form_says
     with torch.no_grad():
         weight = torch.randn(2, 784, generator=torch.Generator().manual_seed(5))
         layer.weight.copy_(weight)
+        layer.bias.zero_()
         w = weight[0] - weight[1]
         # Every input is put at up to twice the radius from the boundary.
-        signed = x.flatten(1) @ w + layer.bias[0] - layer.bias[1]
+        signed = x.flatten(1) @ w
         wanted = torch.linspace(-2, 2, len(x)) * radius * w.norm(p=dual)
         x += ((wanted - signed)[:, None] * w / w.dot(w)).view_as(x)
-        distance = (x.double().flatten(1) @ w.double() + float(layer.bias[0] - layer.bias[1])).abs()
+        distance = (x.double().flatten(1) @ w.double()).abs()
         distance /= w.double().norm(p=dual)
     found = pgd(model, Data(x, model.predict(x), model.classes), norm=norm, radius=radius, seed=0)
     clear = (distance - radius).abs() > 0.1 * radius
@@ -94,6 +95,21 @@ def test_successes_are_real_and_failures_are_the_originals(contested_cnn: Model,
     assert float(found.adversarial.max()) <= 1
     assert found.success_rate is not None
     assert found.success_rate.value == pytest.approx(1 - found.robust_accuracy.value)
+
+
+def test_a_success_is_not_lost_because_another_batch_rounds_otherwise() -> None:
+    class Rounding(nn.Module):
+        """Two classes around x = 0, with a rounding that depends on the size of the batch."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([1 + x + 2e-8 * len(x), torch.ones_like(x)], dim=1)
+
+    model = Model(Rounding(), input_shape=(1,), classes=2, bounds=None)
+    x = torch.linspace(0.05, 0.45, 3000)[:, None]
+    found = pgd(
+        model, Data(x, torch.zeros(3000, dtype=torch.int64), model.classes), radius=0.5, batch_size=3000, seed=0
+    )
+    assert found.success.all()
 
 
 def test_what_is_already_wrong_is_left_alone() -> None:

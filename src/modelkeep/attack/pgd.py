@@ -125,6 +125,12 @@ class _Ascent:
         """Whether the attack has what it wants: the target, or anything but the label."""
         return predicted == goal if self.targeted else predicted != goal
 
+    def _clearly_reached(self, logits: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
+        """Whether it has that by more than rounding: another batch rounds otherwise, and would take it back."""
+        wanted = logits.gather(1, goal[:, None])[:, 0]
+        lead = wanted - logits.scatter(1, goal[:, None], -torch.inf).amax(dim=1)
+        return (lead if self.targeted else -lead) > 1e-4 * logits.abs().amax(dim=1)
+
     @torch.enable_grad()
     def __call__(self, original: torch.Tensor, start: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
         """Where the ascent from `start` ends for each example, `(n, ...)`."""
@@ -137,7 +143,7 @@ class _Ascent:
             (gradient,) = torch.autograd.grad(loss if not self.targeted else -loss, x)
             if step == 0:
                 self._notice(gradient)
-            going = ~self.reached(logits.argmax(dim=1), goal[active])
+            going = ~self._clearly_reached(logits.detach(), goal[active])
             x = x.detach()
             if not going.all():
                 # What is solved is kept as it is and costs nothing from here on.
