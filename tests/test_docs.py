@@ -30,23 +30,28 @@ def test_every_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(tmp_path),
     }
-    for number, (language, body) in enumerate(blocks(page)):
+    python, ran = "", ""
+
+    def run_python() -> None:
+        """A page's Python blocks are one program; it is run before each command that may use what it wrote."""
+        nonlocal ran
+        if python != ran:
+            (tmp_path / "page.py").write_text(python)
+            _run([sys.executable, "-W", "error::DeprecationWarning", "page.py"], tmp_path, environment, python)
+            ran = python
+
+    for language, body in blocks(page):
         assert language in RUN | SHOWN, f"{page.name} has a block in '{language}' that no test runs"
         if language == "python":
-            # A page's Python blocks share their names: each is run after the ones before it.
-            (tmp_path / "page.py").write_text(_python_so_far(page, number))
-            _run([sys.executable, "-W", "error::DeprecationWarning", "page.py"], tmp_path, environment, body)
+            python += body + "\n"
         elif language == "console":
+            run_python()
             for line in body.splitlines():
                 if line.startswith("$ make "):
                     _run(["make", "--dry-run", "--directory", str(ROOT), line.split()[2]], tmp_path, environment, line)
                 elif line.startswith("$ "):
                     _run(["sh", "-ec", line[2:]], tmp_path, environment, line)
-
-
-def _python_so_far(page: Path, number: int) -> str:
-    """The last Python block and what it builds on; earlier blocks run again, silently and quickly."""
-    return "\n".join(body for language, body in blocks(page)[: number + 1] if language == "python")
+    run_python()
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str], what: str) -> None:

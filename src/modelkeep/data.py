@@ -113,9 +113,9 @@ class Data:
         if size < 1:
             raise InputError(f"A batch holds at least one example. Got size {size}.")
         if seed is None:
-            yield from zip(self.x.split(size), self.y.split(size), strict=True)
+            yield from zip(torch.split(self.x, size), torch.split(self.y, size), strict=True)
             return
-        for index in _permutation(len(self), seed).split(size):
+        for index in torch.split(_permutation(len(self), seed), size):
             yield self.x[index], self.y[index]
 
     def fingerprint(self) -> str:
@@ -123,7 +123,7 @@ class Data:
         digest = hashlib.sha256()
         for tensor in (self.x, self.y):
             digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-            digest.update(tensor.contiguous().numpy())
+            digest.update(tensor.contiguous().numpy().data)
         digest.update("\0".join(self.classes).encode())
         return digest.hexdigest()
 

@@ -15,8 +15,8 @@ from browser import chromium
 from modelkeep import Data, Estimate, Model, ModelKeepError, Result, datasets
 from modelkeep.architectures import small_cnn
 from modelkeep.audit import Audit, Settings, audit, render, write
+from modelkeep.audit.findings import percent
 from modelkeep.audit.influence import last_inner_place
-from modelkeep.audit.report import percent
 from modelkeep.errors import InputError
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 
@@ -108,7 +108,7 @@ def test_influence_on_inputs_that_never_vary_is_found() -> None:
     found = audit(model, Data(x, torch.arange(200) % 2, ("a", "b")), SMALL, seed=0)
     leaning = next(f for f in found.findings if f.id == "influence.never-varying-features")
     assert "1 of 2 input features never vary" in leaning.measured
-    assert "75.0%" in leaning.measured
+    assert "75.0 %" in leaning.measured
 
 
 def test_hidden_gradients_are_reported_as_such() -> None:
@@ -174,6 +174,6 @@ def test_percentages_never_round_to_certainty(share: float, text: str) -> None:
 def test_nonsense_is_refused(digits: tuple[Model, Data]) -> None:
     for wrong in ({"examples": 0}, {"radii": (0.2, 0.1)}, {"radii": ()}, {"steps": 0}):
         with pytest.raises(InputError, match="parameter of Settings"):
-            Settings(**wrong)  # type: ignore[arg-type]
+            Settings(**wrong)
     with pytest.raises(InputError, match="takes inputs of shape"):
         audit(digits[0], datasets.load("breast-cancer", "test"), SMALL, seed=0)

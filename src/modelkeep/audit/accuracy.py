@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from modelkeep import plots
-from modelkeep.audit.findings import Finding, Measure, Picture, Section
+from modelkeep.audit.findings import Finding, Measure, Picture, Section, percent
 from modelkeep.data import Data
 from modelkeep.model import Model
 from modelkeep.results import Estimate
@@ -30,7 +30,7 @@ def check_accuracy(model: Model, data: Data) -> Section:
                 id="accuracy.no-better-than-guessing",
                 severity="high",
                 title="It is no better than always guessing the largest class",
-                measured=f"It is right on {accuracy.value:.1%}; the largest class alone makes up {majority:.1%}.",
+                measured=f"It is right on {percent(accuracy.value)}; the largest class makes up {percent(majority)}.",
                 meaning="The other findings say little about a model that has not learned its task.",
                 remedy="Check that the preprocessing, the order of the classes and the weights are the right ones.",
                 weight=2.0,
@@ -42,8 +42,8 @@ def check_accuracy(model: Model, data: Data) -> Section:
                 id="accuracy.weak-class",
                 severity="medium",
                 title=f"It is much worse on '{worst_name}' than on average",
-                measured=f"It finds {worst.value:.1%} of '{worst_name}' (at most {worst.high:.1%}), but is right on "
-                f"{accuracy.value:.1%} of all examples.",
+                measured=f"It finds {percent(worst.value)} of '{worst_name}' (at most {percent(worst.high)}), but is "
+                f"right on {percent(accuracy.value)} of all examples.",
                 meaning="Whoever depends on this class gets a worse model than the average says.",
                 remedy=f"Look at the labels and the number of the examples of '{worst_name}', or weight them more.",
                 weight=accuracy.value - worst.value,
@@ -54,8 +54,8 @@ def check_accuracy(model: Model, data: Data) -> Section:
             Finding(
                 id="accuracy.as-expected",
                 severity="good",
-                title=f"It is right on {accuracy.value:.1%} of the data, and no class stands out",
-                measured=f"The weakest class is '{worst_name}' with {worst.value:.1%}.",
+                title=f"It is right on {percent(accuracy.value)} of the data, and no class stands out",
+                measured=f"The weakest class is '{worst_name}' with {percent(worst.value)}.",
                 meaning="The difference between the classes can be chance.",
                 remedy="Nothing. More data would narrow the intervals.",
             )

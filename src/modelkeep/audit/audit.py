@@ -89,8 +89,8 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
             provenance=provenance(),
             model_name=name or type(model.module).__name__,
             data_name=data.name,
-            description=f"{model!r}, checked on {len(data)} examples of '{data.name}'; attacked and explained on "
-            f"{len(looked_at)} of them.",
+            description=f"{len(model.classes)} classes, inputs of shape {model.input_shape}. Checked on {len(data)} "
+            f"examples of '{data.name}'. Attacks and explanations looked at {len(looked_at)} of them.",
             headline=tuple(measure for section in sections for measure in section.measures[:1]),
             sections=tuple(sections),
         )

@@ -56,3 +56,14 @@ class Section:
     measures: tuple[Measure, ...] = ()
     findings: tuple[Finding, ...] = ()
     pictures: Annotated[tuple[Picture, ...], Field(exclude=True)] = field(default=(), repr=False)
+
+
+def percent(share: float) -> str:
+    """A share as a person reads it; never 0 % or 100 % for what is not exactly that.
+
+    >>> percent(0.5), percent(0.99999)
+    ('50.0 %', '> 99.9 %')
+    """
+    if 0 < share < 0.001 or 0.999 < share < 1:
+        return "< 0.1 %" if share < 0.5 else "> 99.9 %"
+    return f"{100 * share:.1f} %"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from modelkeep import plots
-from modelkeep.audit.findings import Finding, Measure, Picture, Section
+from modelkeep.audit.findings import Finding, Measure, Picture, Section, percent
 from modelkeep.data import Data
 from modelkeep.errors import SliceError
 from modelkeep.explain import ClassScore, Line, influence
@@ -70,7 +70,7 @@ def _baseline(model: Model) -> float:
 def _never_varying(share: Estimate, count: int, total: int) -> Finding:
     fair = count / total
     measured = (
-        f"{count} of {total} input features never vary in the data; {share.value:.1%} of the influence is on them."
+        f"{count} of {total} input features never vary in the data; {percent(share.value)} of the influence is on them."
     )
     if share.low > 0.5 * fair:
         return Finding(

