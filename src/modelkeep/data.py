@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -10,6 +9,7 @@ from itertools import pairwise
 import torch
 
 from modelkeep.errors import DataError, InputError
+from modelkeep.fingerprint import fingerprint
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +120,7 @@ class Data:
 
     def fingerprint(self) -> str:
         """A SHA-256 of the examples, the labels and the class names."""
-        digest = hashlib.sha256()
-        for tensor in (self.x, self.y):
-            digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-            digest.update(tensor.contiguous().numpy().data)
-        digest.update("\0".join(self.classes).encode())
-        return digest.hexdigest()
+        return fingerprint({"x": self.x, "y": self.y}, *self.classes)
 
 
 def _permutation(n: int, seed: int) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from modelkeep import formats, slices
 from modelkeep.card import Card, Preprocessing, class_names
 from modelkeep.data import Data
 from modelkeep.errors import InputError, ModelError
+from modelkeep.fingerprint import fingerprint
 
 
 class Model:
@@ -196,12 +196,8 @@ class Model:
 
     def fingerprint(self) -> str:
         """A SHA-256 of the weights, the structure, the preprocessing and the class names."""
-        digest = hashlib.sha256(json.dumps(asdict(self.card), sort_keys=True).encode())
-        digest.update(str(self.module).encode())  # of a traced graph, only str shows the code
-        for name, tensor in sorted(self.module.state_dict().items()):
-            digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+        # Of a traced graph, only str shows the code.
+        return fingerprint(self.module.state_dict(), json.dumps(asdict(self.card), sort_keys=True), str(self.module))
 
     def slice(self, name: str, *, call: int | None = None, skip: Literal["carry", "hold"] = "carry") -> slices.Slice:
         """Cut the network at the named place: `f = g ∘ h`. See `modelkeep.slices`."""

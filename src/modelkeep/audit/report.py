@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from modelkeep.audit.audit import Audit
 from modelkeep.audit.findings import percent
 from modelkeep.errors import ModelKeepError
+from modelkeep.files import replacing
 
 
 def render(audit: Audit) -> str:
@@ -38,7 +38,6 @@ def write(audit: Audit, folder: str | Path) -> tuple[Path, Path]:
 
 
 def _replace(path: Path, text: str) -> Path:
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
     return path

@@ -51,7 +51,7 @@ class Explained(Result):
         return rows
 
     def strongest(self, count: int) -> list[tuple[str, Estimate]]:
-        """The units (of an image or a feature map: the channels) of the largest mean absolute influence, largest first."""
+        """The units (of an image or a feature map: the channels) of the largest mean absolute influence, in order."""
         influence = self.influence if self.influence.ndim < 4 else self.influence.flatten(2).sum(dim=2)
         influence = influence.flatten(1)
         order = influence.abs().mean(dim=0).argsort(descending=True, stable=True)[:count]

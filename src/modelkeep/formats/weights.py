@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from modelkeep.errors import ModelError
+from modelkeep.files import replacing
 
 HEADER = "modelkeep"
 """The key of safetensors' `__metadata__` under which our JSON stands."""
@@ -25,8 +24,14 @@ def write_weights(path: Path, module: nn.Module, header: Mapping[str, Any]) -> P
     """Write the weights of `module` and `header` to `path`. Either all of it is there afterwards, or the old file."""
     kept, aliases = _without_aliases(_state(module))
     text = json.dumps({**header, "aliases": aliases}, ensure_ascii=False)
-    with _replacing(path) as temporary:
-        save_file(kept, temporary, metadata={"format": "pt", HEADER: text})
+    try:
+        with replacing(path) as unfinished:
+            save_file(kept, unfinished, metadata={"format": "pt", HEADER: text})
+    except (OSError, SafetensorError) as error:
+        raise ModelError(
+            f"'{path}' cannot be written: {error}. Does its folder exist, may you write there, and is there space? "
+            "A file that was there before is unchanged."
+        ) from error
     return path
 
 
@@ -108,36 +113,3 @@ def _without_aliases(state: Mapping[str, torch.Tensor]) -> tuple[dict[str, torch
 
 def _describe(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place at the end, and vanishes after an exception."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.touch()
-        mode = (path if path.exists() else temporary).stat().st_mode
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(mode)  # safetensors makes private files
-        temporary.replace(path)
-        _sync_directory(path.parent)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(
-            f"'{path}' cannot be written: {error}. Does its folder exist, may you write there, and is there space? "
-            "A file that was there before is unchanged."
-        ) from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-
-
-def _sync_directory(folder: Path) -> None:
-    """Make the rename itself survive a power cut (only POSIX lets one open a directory)."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
