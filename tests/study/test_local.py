@@ -44,6 +44,15 @@ def test_a_crash_is_tried_again_in_the_same_directory_and_a_finished_trial_never
     assert again.records == first.records
 
 
+def test_a_training_killed_inside_a_trial_goes_on_where_it_was(ledger: Ledger) -> None:
+    killed, never = run(Study("trainings", grid("trials:trains", {"kill_at": [7, -1]})), ledger).records
+    assert (killed.attempts, never.attempts) == (2, 1)
+    assert killed.value["steps"] == [*map(str, range(8)), *map(str, range(7, 12))]
+    assert never.value["steps"] == [*map(str, range(12))]
+    assert killed.value["model"] == never.value["model"]
+    assert killed.value["loss"] == never.value["loss"]
+
+
 def test_limits_end_a_trial_and_say_so(ledger: Ledger) -> None:
     hanging = run(
         Study("slow", [*grid("trials:hangs", {"x": [0]}), *grid("trials:square", {"x": [2]})]),

@@ -11,12 +11,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from modelkeep.results import Estimate, Result, measured
+from modelkeep import Data, Estimate, Model, Result
+from modelkeep.results import measured
 from modelkeep.study import workdir
+from modelkeep.training import Recipe, Step, cross_entropy, fit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,6 +87,25 @@ def dies_once(*, seed: int, x: int) -> int:
         mark.write_text("checkpoint")
         os._exit(1)
     return x
+
+
+def trains(*, seed: int, kill_at: int) -> dict[str, Any]:
+    """A training of 12 steps whose process is killed before step `kill_at`, the first time that it gets there."""
+    seen = workdir() / "seen"
+
+    def objective(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        first = not seen.exists() or str(kill_at) not in seen.read_text().split()
+        with seen.open("a") as file:
+            file.write(f"{step.number} ")
+        if step.number == kill_at and first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return cross_entropy(model, x, y, step)
+
+    data = Data(torch.eye(12), torch.arange(12) % 2, ("even", "odd"))
+    model = Model(torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(12, 2)), input_shape=(12,), classes=2)
+    recipe = Recipe(steps=12, batch_size=4)
+    fitted = fit(model, data, objective, recipe, seed=seed, checkpoint=workdir() / "run", checkpoint_seconds=0)
+    return {"model": model.fingerprint(), "loss": fitted.history[-1].train_loss, "steps": seen.read_text().split()}
 
 
 def hangs(*, seed: int, x: int, mark: str = "") -> None:
