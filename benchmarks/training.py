@@ -6,14 +6,14 @@ import copy
 from collections.abc import Callable
 
 import torch
-from _measure import arguments, interleaved, report
 from torch import nn
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
+from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
 from modelkeep.training import SGD, Recipe, cross_entropy, fit
 
-BATCH, EPOCHS, RATE, MOMENTUM = 64, 6, 0.05, 0.9
+BATCH, EPOCHS, RATE, MOMENTUM = 64, 12, 0.05, 0.9
 
 
 def network(side: int) -> nn.Module:
@@ -100,7 +100,7 @@ def measure(name: str, x: torch.Tensor, y: torch.Tensor, seed: int, repeats: int
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--repeats", type=int, default=21)
+    parser.add_argument("--repeats", type=int, default=15)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(chosen.seed)

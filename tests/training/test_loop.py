@@ -48,7 +48,7 @@ OPTIMIZERS: list[tuple[Any, Callable[[Any], torch.optim.Optimizer]]] = [
 ]
 
 
-@pytest.mark.parametrize(("chosen", "by_hand"), OPTIMIZERS, ids=lambda value: repr(value)[:30])
+@pytest.mark.parametrize(("chosen", "by_hand"), OPTIMIZERS, ids=[repr(chosen) for chosen, _ in OPTIMIZERS])
 def test_the_same_bits_as_a_loop_written_by_hand(
     small_cnn: Model, shapes: Data, chosen: Any, by_hand: Callable[[Any], torch.optim.Optimizer]
 ) -> None:

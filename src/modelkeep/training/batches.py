@@ -16,7 +16,7 @@ def derived_seed(seed: int, purpose: str, *counters: int) -> int:
     >>> derived_seed(0, "order", 1) == derived_seed(0, "order", 2)
     False
     """
-    text = "/".join((str(seed), purpose, *map(str, counters)))
+    text = f"{seed}/{purpose}/{counters}"
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
@@ -47,8 +47,7 @@ class Batches:
         return self._parts[place]
 
     def augmented(self, x: torch.Tensor, step: int, bounds: tuple[float, float] | None) -> torch.Tensor:
-        """The batch as the recipe's augmentation changes it; a replayed batch is changed in the same way."""
-        if self._recipe.augmentation is None:
-            return x
+        """The batch of a step as the recipe's augmentation changes it; a replay is changed in the same way."""
+        assert self._recipe.augmentation is not None
         self._generator.manual_seed(derived_seed(self._seed, "augmentation", step // self._recipe.replays))
         return self._recipe.augmentation(x, bounds, self._generator)

@@ -97,28 +97,27 @@ class Meter:
 
     def __init__(self, device: torch.device) -> None:
         self.sums: dict[str, tuple[float, int]] = {}
-        self._pending: list[tuple[int, float, tuple[str, ...], torch.Tensor]] = []
+        self._pending: list[tuple[int, float, dict[str, torch.Tensor]]] = []
         self._every = 1 if device.type == "cpu" else 50
 
-    def add(self, step: int, learning_rate: float, names: tuple[str, ...], values: torch.Tensor) -> None:
-        """Note the values of a step; the first is the loss."""
-        self._pending.append((step, learning_rate, names, values))
+    def add(self, step: int, learning_rate: float, values: dict[str, torch.Tensor]) -> None:
+        """Note the values of a step: scalars, the loss among them."""
+        self._pending.append((step, learning_rate, values))
         if len(self._pending) >= self._every:
             self.read()
 
     def read(self) -> None:
         """Bring the sums up to date."""
-        for step, learning_rate, names, values in self._pending:
-            numbers = values.tolist()
-            if not isfinite(numbers[0]):
-                raise TrainingError(
-                    f"The loss became {numbers[0]} at step {step}, at a learning rate of {learning_rate:g}. Lower the "
-                    "learning rate or let it rise slowly from 0, and look for a log, a root or a division of 0 in "
-                    "the objective. A checkpoint, if there is one, holds the weights from before."
-                )
-            for name, number in zip(names, numbers, strict=True):
+        for step, learning_rate, values in self._pending:
+            for name, value in values.items():
                 total, count = self.sums.get(name, (0.0, 0))
-                self.sums[name] = (total + number, count + 1)
+                self.sums[name] = (total + value.item(), count + 1)
+            if not isfinite(self.sums["loss"][0]):
+                raise TrainingError(
+                    f"The loss became {values['loss'].item()} at step {step}, at a learning rate of {learning_rate:g}. "
+                    "Lower the learning rate or let it rise slowly from 0, and look for a log, a root or a division "
+                    "of 0 in the objective. A checkpoint, if there is one, holds the weights from before."
+                )
         self._pending.clear()
 
     def means(self) -> dict[str, float]:

@@ -93,9 +93,10 @@ class _Run:
         held_out: Data | None,
         parameters: list[nn.Parameter],
     ) -> None:
-        self.model, self.data, self.held_out = model, data, held_out
+        self.model, self.held_out = model, held_out
         self.objective, self.recipe, self.seed = objective, recipe, seed
-        self.parameters, self.dtype = parameters, model.dtype
+        self.parameters = parameters
+        self.x, self.y = data.x.to(model.dtype), data.y
         self.group = parallel.group()
         if self.group.size > 1 and isinstance(objective, OwnGradients | Stateful):
             raise InputError("An objective that keeps state or computes its own gradients trains in one process only.")
@@ -103,8 +104,13 @@ class _Run:
         self.total = recipe.total(self.batches.per_epoch)
         self.optimizer = recipe.optimizer.build(parameters)
         self.differentiate = gradients_of(objective)
+        self.on_cpu = model.device.type == "cpu"
         self.generator = torch.Generator(model.device)
+        self.objective_seed = derived_seed(seed, "objective", self.group.rank)
+        self.modules_seed = derived_seed(seed, "modules", self.group.rank)
         self.meter = Meter(model.device)
+        # Batch norm normalises each process's share by its own statistics, as torch's DistributedDataParallel has it;
+        # its running statistics become the mean of all shares'.
         self.statistics = [
             buffer
             for part in model.module.modules()
@@ -132,26 +138,31 @@ class _Run:
 
     def take_step(self) -> None:
         """One update of the weights."""
-        model, number, rank = self.model, self.step, self.group.rank
+        model, number = self.model, self.step
         index = self.batches.index(number)
-        x = self.data.x.index_select(0, index).to(model.device, self.dtype)
-        y = self.data.y.index_select(0, index).to(model.device)
-        x = self.batches.augmented(x, number, model.bounds)
+        x, y = self.x.index_select(0, index), self.y.index_select(0, index)
+        if not self.on_cpu:
+            x, y = x.to(model.device), y.to(model.device)
+        if self.recipe.augmentation is not None:
+            x = self.batches.augmented(x, number, model.bounds)
         if self.group.size > 1:
             x, y, index, weight = *map(self.group.shard, (x, y, index)), self.group.weight(len(index))
-        self.generator.manual_seed(derived_seed(self.seed, "objective", number, rank))
-        _seed_modules(model.device, derived_seed(self.seed, "modules", number, rank))
+        self.generator.manual_seed(self.objective_seed + number)
+        # What dropout draws from. `torch.manual_seed` would do it for all devices, and takes a hundred times longer.
+        torch.default_generator.manual_seed(self.modules_seed + number)
+        if not self.on_cpu:
+            torch.cuda.manual_seed(self.modules_seed + number)
         step = Step(number, self.total, self.batches.per_epoch, index, self.generator)
         self.learning_rate = at(self.recipe.learning_rate, step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         for parameter in self.parameters:
             parameter.grad = None
-        loss, metrics = self.differentiate(model, x, y, step)
-        values = torch.stack([loss, *metrics.values()]).detach()
+        values = self.differentiate(model, x, y, step)
         if self.group.size > 1:
-            values = self.group.average(self.parameters, self.statistics, values, weight)
-        self.meter.add(number, self.learning_rate, ("loss", *metrics), values)
+            gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+            self.group.average([*gradients, *self.statistics, *values.values()], weight)
+        self.meter.add(number, self.learning_rate, values)
         self.optimizer.step()
         self.step += 1
 
@@ -162,7 +173,7 @@ class _Run:
     def evaluate(self) -> None:
         """Write a row of the history, and stop where the run is complete or no longer gets better."""
         means = self.meter.means()
-        if not bool(torch.stack([parameter.isfinite().all() for parameter in self.parameters]).all()):
+        if not all(bool(parameter.isfinite().all()) for parameter in self.parameters):
             raise TrainingError(f"The weights are no longer finite after step {self.step}. Lower the learning rate.")
         loss = accuracy = None
         if self.held_out is not None:
@@ -271,10 +282,3 @@ class _Run:
             stopped=self.stopped,
             model=self.model.fingerprint(),
         )
-
-
-def _seed_modules(device: torch.device, seed: int) -> None:
-    """Seed what dropout draws from. `torch.manual_seed` does the same for all devices, a hundred times slower."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(seed)

@@ -15,7 +15,7 @@ from modelkeep.training.schedules import Step
 Metrics = Mapping[str, torch.Tensor]
 Loss = torch.Tensor | tuple[torch.Tensor, Metrics]
 """A scalar to differentiate, alone or with named scalars whose means go into the history."""
-Differentiated = Callable[[Model, torch.Tensor, torch.Tensor, Step], tuple[torch.Tensor, Metrics]]
+Differentiated = Callable[[Model, torch.Tensor, torch.Tensor, Step], dict[str, torch.Tensor]]
 
 
 class Objective(Protocol):
@@ -66,17 +66,17 @@ def name_of(objective: Objective | OwnGradients) -> str:
 
 
 def gradients_of(objective: Objective | OwnGradients) -> Differentiated:
-    """The step of a training: leaves the objective's gradient in the parameters, returns the loss and the metrics."""
+    """A step's work: leaves the objective's gradient in the parameters; the loss and the metrics, by name."""
     own = isinstance(objective, OwnGradients)
     loss_of = objective.gradients if isinstance(objective, OwnGradients) else objective
 
-    def differentiated(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> tuple[torch.Tensor, Metrics]:
+    def differentiated(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> dict[str, torch.Tensor]:
         if not own and len(x) == 0:  # Poisson sampling drew nobody, and nobody has no mean
-            return torch.zeros((), device=model.device), {}
+            return {"loss": torch.zeros((), device=model.device)}
         found = loss_of(model, x, y, step)
         loss, metrics = found if isinstance(found, tuple) else (found, {})
         if not own:
             loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), metrics
+        return {"loss": loss.detach(), **{name: value.detach() for name, value in metrics.items()}}
 
     return differentiated

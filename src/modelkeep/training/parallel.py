@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import distributed, nn
+from torch import distributed
 
 
 @dataclass(frozen=True)
@@ -25,21 +25,12 @@ class Group:
         """What the mean over this process's share of `n` examples counts in the mean over all of them."""
         return len(range(self.rank, n, self.size)) / n if n else 0.0
 
-    def average(
-        self, parameters: Sequence[nn.Parameter], buffers: Sequence[torch.Tensor], scalars: torch.Tensor, weight: float
-    ) -> torch.Tensor:
-        """Replace gradients and buffers by their weighted means over all processes, in one message; the scalars' too.
-
-        Batch norm normalises each share by its own statistics, as in torch's DistributedDataParallel; its running
-        statistics become the mean of all shares'.
-        """
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-        tensors = [*gradients, *buffers, scalars]
-        flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors]) * weight
+    def average(self, tensors: Sequence[torch.Tensor], weight: float) -> None:
+        """Replace the tensors by their weighted means over all processes, in one message."""
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors]) * weight
         distributed.all_reduce(flat)
         for tensor, mean in zip(tensors, torch.split(flat, [tensor.numel() for tensor in tensors]), strict=True):
-            tensor.detach().copy_(mean.view_as(tensor))
-        return scalars
+            tensor.copy_(mean.view_as(tensor))
 
     def sum(self, totals: torch.Tensor) -> torch.Tensor:
         """The sum of a tensor over all processes."""

@@ -139,7 +139,7 @@ Schedule = Annotated[Linear | Logarithmic | StepDecay | ExponentialAfterHalf, Fi
 
 def at(value: float | Schedule, step: Step) -> float:
     """The value of a schedule at a step; a plain number is the constant schedule."""
-    return value if isinstance(value, int | float) else value(step)
+    return value(step) if callable(value) else value
 
 
 def _check_until(name: str, until: float) -> None:
