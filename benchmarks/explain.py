@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 import os
-import resource
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from captum.attr import IntegratedGradients
@@ -74,13 +74,15 @@ def print_memory(name: str, seed: int, count: int) -> None:
 
 
 def _peak_mb() -> float:
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+    """The peak of this process alone; the kernel's getrusage would begin with the peak of the parent (Linux only)."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024
 
 
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--count", type=int, default=COUNT, help="points on the line")
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--memory-of", help="only print the extra memory of this rival (used by the benchmark itself)")
     options = parser.parse_args()
     if options.memory_of is not None:
@@ -90,7 +92,7 @@ def main() -> None:
     answers = {name: run() for name, run in competing.items()}
     figures: dict[str, float | int | str] = {"batch": BATCH, "points": options.count, "cores": os.cpu_count() or 1}
     figures["largest_difference_to_captum"] = float((answers["ig"] - answers["captum_ig"]).abs().max())
-    times = interleaved(competing, repeats=5)
+    times = interleaved(competing, repeats=options.repeats)
     figures |= {f"{name}_over_floor": taken / times["floor"] for name, taken in times.items() if name != "floor"}
     figures |= {f"{name}_extra_mb": extra_mb(name, options.seed, options.count) for name in competing}
     figures["ig_extra_mb_at_a_tenth_of_the_points"] = extra_mb("ig", options.seed, max(1, options.count // 10))
