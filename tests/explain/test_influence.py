@@ -100,7 +100,7 @@ DISTRIBUTIONS: list[Distribution] = [
         (PredictedScore(), lambda w, labels: w[labels]),
         (OfLogits("mean", lambda logits: logits.mean(dim=1)), lambda w, _: w.mean(dim=0).expand(6, -1)),
     ],
-    ids=str,
+    ids=lambda value: "" if callable(value) and not hasattr(value, "score") else str(value),
 )
 def test_on_a_linear_model_the_influence_is_the_coefficient(
     distribution: Distribution, quantity: Quantity, coefficients: Callable[..., torch.Tensor]
