@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from modelkeep.errors import CheckpointError
+from modelkeep.files import replacing
+from modelkeep.fingerprint import fingerprint
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Snapshot:
         # Copies: safetensors refuses tensors that share memory, and the file must not depend on strides.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.tensors.items()}
         state = json.dumps({"values": self.values, "identity": self.identity})
-        return bytes(save(tensors, metadata={"state": state, "sha256": _digest(tensors, state)}))
+        return bytes(save(tensors, metadata={"state": state, "sha256": fingerprint(tensors, state)}))
 
     @classmethod
     def from_bytes(cls, payload: bytes, origin: str) -> Snapshot:
@@ -40,7 +39,7 @@ class Snapshot:
             tensors = load(payload)
             length = int.from_bytes(payload[:8], "little")
             metadata = json.loads(payload[8 : 8 + length])["__metadata__"]
-            if _digest(tensors, metadata["state"]) != metadata["sha256"]:
+            if fingerprint(tensors, metadata["state"]) != metadata["sha256"]:
                 raise ValueError("its content does not match its SHA-256")
             return cls(tensors, **json.loads(metadata["state"]))
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -65,23 +64,12 @@ def read(path: Path) -> bytes | None:
 
 
 def write(path: Path, payload: bytes) -> None:
-    """Put the file in place in one motion: whoever looks sees the old content or the new, on disk."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    """Put the file in place in one motion."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # the new name, too, survives a loss of power
-        finally:
-            os.close(folder)
+        with replacing(path) as unfinished:
+            unfinished.write_bytes(payload)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink()
         raise CheckpointError(
             f"The checkpoint {path} cannot be written: {error.strerror}. Training stopped; the model keeps the weights "
             "that it has reached, and an earlier checkpoint, if there is one, is untouched. Make room or give "
@@ -98,11 +86,3 @@ def differences(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, 
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
-
-
-def _digest(tensors: Mapping[str, torch.Tensor], state: str) -> str:
-    digest = sha256(state.encode())
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from modelkeep.data import Data
-from modelkeep.errors import InputError, ModelError
+from modelkeep.errors import ModelError
 from modelkeep.model import Model
 from modelkeep.results import Estimate
 from modelkeep.training.parallel import ALONE, Group
@@ -20,7 +20,7 @@ def evaluate(model: Model, data: Data, batch_size: int = 512, group: Group = ALO
 
     Every process of a `group` measures its share; all get the same answer.
     """
-    check_fits(model, data)
+    model.require_fit(data)
     model.require_eval()
     # Sums of the loss, of its square and of the right answers; read from the device only once, at the end.
     totals = torch.zeros(3, dtype=torch.float64, device=model.device)
@@ -38,14 +38,3 @@ def evaluate(model: Model, data: Data, batch_size: int = 512, group: Group = ALO
     level = 0.95
     half = NormalDist().inv_cdf((1 + level) / 2) * sqrt(max(squares / n - mean**2, 0.0) / max(n - 1, 1))
     return Estimate(mean, mean - half, mean + half, n, level), Estimate.rate(round(right), n, level)
-
-
-def check_fits(model: Model, data: Data) -> None:
-    """Refuse data that the model cannot have been made for."""
-    if len(data) == 0:
-        raise InputError(f"'{data.name}' has no examples.")
-    if data.input_shape != model.input_shape or len(data.classes) != len(model.classes):
-        raise InputError(
-            f"The model takes inputs of shape {model.input_shape} and knows {len(model.classes)} classes, but "
-            f"'{data.name}' has examples of shape {data.input_shape} and {len(data.classes)} classes."
-        )

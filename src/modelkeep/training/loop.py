@@ -21,7 +21,7 @@ from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training import interruption, parallel
 from modelkeep.training.batches import Batches, derived_seed
 from modelkeep.training.checkpoint import Snapshot
-from modelkeep.training.evaluation import check_fits, evaluate
+from modelkeep.training.evaluation import evaluate
 from modelkeep.training.history import Evaluation, Fitted, Meter, best_of
 from modelkeep.training.objectives import Objective, OwnGradients, Stateful, gradients_of, name_of
 from modelkeep.training.part import load_into, tensors_of, train_mode, training_part
@@ -54,9 +54,9 @@ def fit(
     >>> fitted.stopped, bool((model.predict(data.x) == data.y).all())
     ('all 50 steps done', True)
     """
-    check_fits(model, data)
+    model.require_fit(data)
     if held_out is not None:
-        check_fits(model, held_out)
+        model.require_fit(held_out)
     elif recipe.early_stop is not None:
         raise InputError("Early stopping needs held-out data to measure. Give held_out=…, or a recipe without it.")
     path = None if checkpoint is None else Path(checkpoint)
