@@ -125,6 +125,16 @@ def test_heat_over_an_image_is_opaque_where_it_is_strong_and_clear_where_it_is_z
     np.testing.assert_array_equal(np.asarray(above.get_array()), heat[0].numpy())
 
 
+def test_a_matrix_names_its_rows_and_columns_and_is_white_at_zero() -> None:
+    drawn = plots.matrix(torch.tensor([[0.0, -2.0, 1.0], [0.5, 0.0, 0.0]]), rows=["a", "b"], columns=["x", "y", "z"])
+    ax = drawn.axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["x", "y", "z"]
+    assert ax.images[0].get_clim() == (-2.0, 2.0)
+    with pytest.raises(InputError, match="a name per row and column"):
+        plots.matrix(torch.zeros(2, 2), rows=["a"], columns=["x", "y"])
+
+
 def test_a_curve_goes_through_the_values_and_its_band_spans_the_intervals() -> None:
     estimates = [Estimate(0.5, 0.4, 0.7, 9), Estimate(0.3, 0.1, 0.35, 9)]
     ax = plots.curve([1.0, 2.0], {"only": estimates}).axes[0]

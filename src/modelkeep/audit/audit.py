@@ -77,7 +77,7 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
     checks: dict[str, Callable[[], Section]] = {
         "accuracy": lambda: check_accuracy(model, data),
         "robustness": lambda: check_robustness(model, looked_at, settings.radii, settings.steps, seed),
-        "influence": lambda: check_influence(model, looked_at, settings.slice, seed),
+        "influence": lambda: check_influence(model, data, looked_at, settings.slice, seed),
     }
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         sections = []

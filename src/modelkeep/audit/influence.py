@@ -16,9 +16,10 @@ from modelkeep.results import Estimate
 MOST_CLASSES, MOST_UNITS, MOST_EXAMPLES = 12, 40, 64
 
 
-def check_influence(model: Model, data: Data, slice: str | None, seed: int) -> Section:
-    """Attribution at the input, influence at an inner slice, and whether features count that never vary."""
-    data = data.first(MOST_EXAMPLES)
+def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None, seed: int) -> Section:
+    """Attribution at the input, influence at an inner slice, and whether features count that never vary in the data."""
+    still = (data.x == data.x[:1]).all(dim=0)
+    data = looked_at.first(MOST_EXAMPLES)
     at_input = influence(model, data, distribution=Line(baseline=_baseline(model), count=20), seed=seed)
     pictures = [
         Picture(
@@ -29,7 +30,6 @@ def check_influence(model: Model, data: Data, slice: str | None, seed: int) -> S
         )
     ]
     findings, measures = [], []
-    still = (data.x == data.x[:1]).all(dim=0)
     if still.any() and not still.all() and len(data) > 1:
         # Attribution to a feature that equals the baseline is 0 by definition; influence says what could happen.
         sensitivity = influence(model, data, seed=seed).influence.abs()
