@@ -65,7 +65,7 @@ def pgd(
     ascent = _Ascent(model, ball, step_size or 2.5 * radius / steps, steps, targeted=target is not None)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen():
         before = _predict(model, original, batch_size)
-        first = original[:batch_size]
+        first = original[:8]  # a few are enough to see it, and cost next to nothing
         ascent.random = not torch.equal(model.logits(first), model.logits(first))
         adversarial = original.clone()
         open_ = torch.nonzero(~ascent.reached(before, goal)).flatten()
