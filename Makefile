@@ -36,6 +36,8 @@ check: setup
 
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	@# Its own pins would bring an old requests and a torchvision that does not work beside a CPU torch.
+	$(BIN)/pip install --quiet --no-deps torchattacks==3.5.1
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 docs: setup

@@ -25,7 +25,7 @@ from modelkeep.attack.ball import Norm
 from modelkeep.training import Adam, Recipe, fit
 from modelkeep.training import cross_entropy as objective
 
-SHAPE, CLASSES, BATCH, STEPS = (1, 28, 28), 10, 256, 40
+SHAPE, CLASSES, BATCH, STEPS = (1, 28, 28), 10, 128, 40
 RADII: dict[Norm, float] = {"linf": 0.023, "l2": 0.5}
 Run = Callable[[], object]
 
@@ -96,7 +96,7 @@ def installed() -> dict[str, Any]:
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     peers = installed()
     figures: dict[str, float | int | str] = {"batch": BATCH, "steps": STEPS}

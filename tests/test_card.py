@@ -48,9 +48,11 @@ def test_preprocessing_needs_one_mean_per_channel() -> None:
         Preprocessing((0.1, 0.2), (1.0, 1.0)).module((3, 4, 4))
 
 
-def test_no_preprocessing_is_the_identity() -> None:
+def test_no_preprocessing_is_a_copy() -> None:
     x = torch.rand(2, 3, 4, 4)
-    assert Preprocessing().module((3, 4, 4))(x) is x
+    copy = Preprocessing().module((3, 4, 4))(x)
+    assert torch.equal(copy, x)
+    assert copy.data_ptr() != x.data_ptr()
 
 
 @given(

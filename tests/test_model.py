@@ -128,7 +128,7 @@ def test_frozen_leaves_everything_as_it_was(small_cnn: Model, fails: bool) -> No
     state = torch.random.get_rng_state()
     raised = False
     try:
-        with small_cnn.frozen():
+        with small_cnn.frozen(0):
             assert not any(part.training for part in module.modules())
             assert not any(parameter.requires_grad for parameter in module.parameters())
             torch.rand(3)
@@ -216,3 +216,36 @@ def test_load_refuses_probabilities_and_misfits(monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(ModelError, match="number of classes"):
         Model.load("soft_networks:linear", input_shape=(4,), classes=2)
     assert Model.load("soft_networks:linear", input_shape=(4,), classes=3).classes == ("0", "1", "2")
+
+
+def test_a_module_that_works_in_place_leaves_the_callers_inputs_alone() -> None:
+    module = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2))
+    model = Model(module, input_shape=(4,), classes=2, bounds=None)
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
+    kept = x.clone()
+    for _ in range(2):
+        model.logits(x)
+        assert torch.equal(x, kept)
+        # An attack needs the gradient to such an input, which is a leaf that torch lets nobody write to.
+        torch.autograd.grad(model.forward(x.requires_grad_()).sum(), x)
+        x = x.detach()
+    with torch.inference_mode():
+        model.forward(x)
+    assert torch.equal(x, kept)
+
+
+def test_a_random_module_is_seeded_while_frozen() -> None:
+    class Noisy(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, :2] + torch.rand(len(x), 2)
+
+    model = Model(Noisy(), input_shape=(4,), classes=2)
+    x = torch.rand(3, 4)
+    state = torch.get_rng_state()
+    answers = []
+    for seed in (1, 1, 2):
+        with model.frozen(seed):
+            answers.append(model.logits(x))
+    assert torch.equal(answers[0], answers[1])
+    assert not torch.equal(answers[0], answers[2])
+    assert torch.equal(torch.get_rng_state(), state)

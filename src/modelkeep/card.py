@@ -30,9 +30,9 @@ class Preprocessing:
             raise InputError(f"Preprocessing needs one positive std per mean. Got {self.mean} and {self.std}.")
 
     def module(self, input_shape: Sequence[int]) -> nn.Module:
-        """The normalisation as a module for inputs `(n, *input_shape)`; the identity where there is none."""
+        """The normalisation as a module for inputs `(n, *input_shape)`; a copy where there is none."""
         if not self.mean:
-            return nn.Identity()
+            return _Copy()
         if len(self.mean) not in (1, input_shape[0]):
             raise InputError(
                 f"Preprocessing has {len(self.mean)} means, but an input of shape {tuple(input_shape)} has "
@@ -75,6 +75,13 @@ def class_names(classes: Sequence[str] | int) -> tuple[str, ...]:
     ('0', '1', '2')
     """
     return tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
+
+
+class _Copy(nn.Module):
+    """The same values in memory of their own: a network that begins with an in-place layer writes into its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
 
 
 class _Normalise(nn.Module):

@@ -173,16 +173,21 @@ class Model:
             )
 
     @contextmanager
-    def frozen(self) -> Iterator[None]:
+    def frozen(self, seed: int) -> Iterator[None]:
         """For the time of a method: eval mode and no gradients for the weights; then everything as it was before.
 
-        Restores modes, `requires_grad`, gradients and the global random state, also after an exception. Freezing
-        is also what makes a method fast: a backward pass to the input then computes no weight gradients.
+        A module that draws random numbers draws them from `seed`. Restores modes, `requires_grad`, gradients and the
+        global random state, also after an exception. Freezing is also what makes a method fast: a backward pass to the
+        input then computes no weight gradients.
         """
         modes = [(part, part.training) for part in self.module.modules()]
         wanted = [(p, p.requires_grad) for p in self.module.parameters()]
         cuda = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=cuda):
+            # Not torch.manual_seed, which would also seed devices that are not restored.
+            torch.default_generator.manual_seed(seed)
+            if cuda:
+                torch.cuda.manual_seed(seed)
             try:
                 self.module.eval()
                 for parameter, _ in wanted:

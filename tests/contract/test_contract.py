@@ -167,7 +167,7 @@ def test_a_method_that_cleans_up_only_when_all_goes_well() -> None:
     def leaking(model: Model, data: Data, seed: int) -> Mean:
         result = honest(model, data, seed)
         handle = model.module.register_forward_hook(lambda *_: None)
-        with model.frozen():
+        with model.frozen(0):
             model.logits(data.x)
         handle.remove()
         return result

@@ -63,7 +63,7 @@ def pgd(
         )
     goal = labels if target is None else torch.full_like(labels, model.class_index(target))
     ascent = _Ascent(model, ball, step_size or 2.5 * radius / steps, steps, targeted=target is not None)
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen():
+    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         before = _predict(model, original, batch_size)
         first = original[:8]  # a few are enough to see it, and cost next to nothing
         ascent.random = not torch.equal(model.logits(first), model.logits(first))

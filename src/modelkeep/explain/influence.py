@@ -56,7 +56,7 @@ def influence(
     x = model.checked(data.x if isinstance(data, Data) else data)
     fingerprint = data.fingerprint() if isinstance(data, Data) else None
     score = quantity.score(model)
-    with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen():
+    with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
         cutting = model.slice(slice, call=call, skip="hold")
         with progress.task(f"Influence at {slice}", len(x) * distribution.count) as task:
             parts = [_explain(cutting, part, score, distribution, seed, task) for part in torch.split(x, batch_size)]
