@@ -2,7 +2,7 @@
 
 Floor: forward and input-gradient passes by hand, as many as there are steps, on every example, with nothing else.
 Two victims. Of `standing` no example can be moved across, so that all rivals do the same passes: the figures without a
-suffix. `falling` is an ordinary trained network at a radius where about half of the examples fall; the peers run every
+suffix. `falling` is an ordinary trained network at a radius where most of the examples fall; the peers run every
 step on all of them, and ours stops working on what is solved.
 """
 
