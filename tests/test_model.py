@@ -249,3 +249,9 @@ def test_a_random_module_is_seeded_while_frozen() -> None:
     assert torch.equal(answers[0], answers[1])
     assert not torch.equal(answers[0], answers[2])
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_probabilities_are_refused_where_logits_are_needed() -> None:
+    model = Model(nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1)), input_shape=(4,), classes=3)
+    with pytest.raises(ModelError, match=r"gives probabilities.*Leave out the softmax"):
+        model.predict(torch.rand(5, 4))

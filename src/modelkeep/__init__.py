@@ -1,4 +1,4 @@
-"""ModelKeep: explain, attack, certify, guard and govern the deep model that you own."""
+"""ModelKeep: trust and control for the deep model that you own."""
 
 from __future__ import annotations
 

@@ -110,6 +110,11 @@ class Model:
             )
         if not torch.isfinite(logits).all():
             raise ModelError("The module gives NaN or infinite logits for finite inputs. Are its weights damaged?")
+        if (logits >= 0).all() and torch.allclose(logits.sum(dim=1), torch.ones_like(logits[:, 0]), atol=1e-4):
+            raise ModelError(
+                "The module gives probabilities, but ModelKeep needs logits, of which it makes the probabilities "
+                "itself. Leave out the softmax at the end."
+            )
         return logits
 
     def probs(self, x: torch.Tensor) -> torch.Tensor:
@@ -241,16 +246,11 @@ class Model:
     def _try_once(self) -> None:
         """Run the probe, to find out now and not in the middle of an audit whether module and card fit."""
         try:
-            logits = self.logits(self.probe())
+            self.logits(self.probe())
         except RuntimeError as error:
             raise ModelError(
                 f"The module cannot be run on inputs of shape {self.input_shape}: {error}. Is input_shape right?"
             ) from error
-        if (logits >= 0).all() and torch.allclose(logits.sum(dim=1), torch.ones_like(logits[:, 0]), atol=1e-4):
-            raise ModelError(
-                "The module gives probabilities, but ModelKeep needs logits, of which it makes the probabilities "
-                "itself. Leave out the softmax at the end."
-            )
 
     @classmethod
     def from_card(cls, module: nn.Module, card: Card, device: str | torch.device = "cpu") -> Model:

@@ -182,7 +182,7 @@ def test_flat_and_random_models_are_suspected() -> None:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             score = (x.sum(dim=1) > 0).float() + 0 * x.sum(dim=1)
-            return torch.stack([score, 1 - score], dim=1)
+            return torch.stack([2 * score, 1 - score], dim=1)
 
     class Noisy(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

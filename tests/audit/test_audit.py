@@ -115,7 +115,7 @@ def test_hidden_gradients_are_reported_as_such() -> None:
     class Rounded(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             score = (x.mean(dim=1) > 0.5).float() + 0 * x.sum(dim=1)
-            return torch.stack([1 - score, score], dim=1)
+            return torch.stack([1 - score, 2 * score], dim=1)
 
     x = torch.rand(200, 4, generator=torch.Generator().manual_seed(0))
     model = Model(Rounded(), input_shape=(4,), classes=("a", "b"))

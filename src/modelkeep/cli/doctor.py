@@ -16,11 +16,11 @@ from rich.table import Table
 
 ENABLES = {
     "formats": "reading ONNX models, Parquet tables and data sets in R's format",
-    "guard": "serving a model behind ModelGuard, with state in PostgreSQL",
-    "govern": "splitting a model between parties that consent to every pass",
-    "encrypt": "running a model on encrypted data",
-    "private": "training with differential privacy",
-    "rl": "completing reinforcement-learning agents (Atari, MinAtar)",
+    "guard": "planned: serving a model behind ModelGuard, with state in PostgreSQL",
+    "govern": "planned: splitting a model between parties that consent to every pass",
+    "encrypt": "planned: running a model on encrypted data",
+    "private": "planned: training with differential privacy",
+    "rl": "planned: completing reinforcement-learning agents (Atari, MinAtar)",
     "scale": "running studies on a Ray cluster",
     "docs": "building this documentation",
     "bench": "measuring against peer libraries with `make bench`",
@@ -53,16 +53,18 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="print JSON for 
         return
     console = Console()
     console.print("  ".join(f"[bold]{name}[/bold] {value}" for name, value in machine.items()))
-    table = Table("", "part", "version", "enables", "to install it")
-    for part in parts:
-        mark = "[green]✓[/green]" if part.version else "[yellow]–[/yellow]"
-        table.add_row(mark, part.name, part.version or "missing", part.enables, "" if part.version else part.remedy)
+    table = Table("", "part", "enables", "here", "missing")
+    for group in dict.fromkeys(part.group for part in parts):
+        members = [part for part in parts if part.group == group]
+        here = ", ".join(f"{part.name} {part.version}" for part in members if part.version)
+        missing = ", ".join(part.name for part in members if not part.version)
+        mark = "[yellow]–[/yellow]" if missing else "[green]✓[/green]"
+        table.add_row(mark, group, members[0].enables, here, missing)
     console.print(table)
-    missing = sorted({part.group for part in parts if part.version is None and part.group in ENABLES})
-    if missing:
-        console.print(f"Missing extras: pip install 'modelkeep\\[{','.join(missing)}]' installs them all.")
-    else:
-        console.print("Everything is installed.")
+    remedies = dict.fromkeys(part.remedy for part in parts if part.version is None)
+    console.print("Everything is installed." if not remedies else "To install what is missing:", highlight=False)
+    for remedy in remedies:
+        console.print(f"  {remedy}", markup=False, highlight=False)
 
 
 def _packages() -> list[Part]:
@@ -88,7 +90,7 @@ def _version(name: str) -> str | None:
 
 def _programs() -> list[Part]:
     return [
-        Part(name, "program", shutil.which(name), enables, "install it with your system's package manager")
+        Part(name, f"program {name}", shutil.which(name), enables, f"{name}: with your system's package manager")
         for name, enables in PROGRAMS.items()
     ]
 
