@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Model, Preprocessing
+from modelkeep import Data, Model, Preprocessing
 from modelkeep.errors import InputError, ModelError
 
 
@@ -255,3 +255,20 @@ def test_probabilities_are_refused_where_logits_are_needed() -> None:
     model = Model(nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1)), input_shape=(4,), classes=3)
     with pytest.raises(ModelError, match=r"gives probabilities.*Leave out the softmax"):
         model.predict(torch.rand(5, 4))
+
+
+def test_what_a_file_does_not_say_is_taken_from_the_data(tmp_path: Path) -> None:
+    data = Data(torch.randn(4, 6), torch.tensor([0, 1, 0, 1]), ("cat", "dog"))
+    arguments = {"input_shape": [6], "classes": 2}
+    bare = Model.load("modelkeep.architectures:dense", arguments=arguments, like=data)
+    assert (bare.input_shape, bare.classes, bare.bounds) == ((6,), ("cat", "dog"), None)
+    # What the file or the caller says comes first.
+    named = Model(bare.module, input_shape=(6,), classes=("dog", "cat"), bounds=(-9, 9))
+    named.save(tmp_path / "named.safetensors")
+    weights = tmp_path / "named.safetensors"
+    loaded = Model.load("modelkeep.architectures:dense", weights=weights, arguments=arguments, like=data)
+    assert (loaded.classes, loaded.bounds) == (("dog", "cat"), (-9, 9))
+    with pytest.raises(InputError, match="in the same order"):
+        loaded.require_fit(data)
+    told = Model.load("modelkeep.architectures:dense", arguments=arguments, like=data, bounds=(0, 1))
+    assert told.bounds == (0, 1)

@@ -231,14 +231,19 @@ class Model:
         source: str | Path,
         *,
         weights: str | Path | None = None,
+        like: Data | None = None,
         device: str | torch.device = "cpu",
         **card: Any,
     ) -> Model:
         """Read a model from a `.safetensors`, `.pt2` or `.onnx` file, or build it from `package.module:factory`.
 
-        `card` says what the file does not (`classes=…, input_shape=…`); see `modelkeep.formats.read`.
+        `card` says what the file does not (`classes=…, input_shape=…`); see `modelkeep.formats.read`. With `like`,
+        what nobody says is taken from data that the model was made for: its shape, its classes and its bounds.
         """
-        module, found = formats.read(source, weights=weights, card=card)
+        defaults: dict[str, Any] = {}
+        if like is not None:
+            defaults = {"input_shape": like.input_shape, "classes": like.classes, "bounds": like.bounds}
+        module, found = formats.read(source, weights=weights, card=card, defaults=defaults)
         model = cls.from_card(module, found, device)
         model._try_once()
         return model

@@ -48,7 +48,7 @@ def test_it_measures_what_others_measure(digits: tuple[Model, Data], report: Aud
 
 def test_findings_come_most_important_first(report: Audit) -> None:
     order = [finding.severity for finding in report.findings]
-    assert order == sorted(order, key=["high", "medium", "low", "good"].index)
+    assert order == sorted(order, key=["high", "medium", "low", "unclear", "good"].index)
     assert {finding.id for finding in report.findings} >= {"robustness.adversarial-examples"}
     assert all(f.measured and f.meaning and f.remedy for f in report.findings)
 
@@ -78,6 +78,25 @@ def test_an_untrained_model_is_called_out() -> None:
     model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=10)
     found = audit(model, datasets.load("digits", "test"), SMALL, seed=0)
     assert found.findings[0].id == "accuracy.no-better-than-guessing"
+
+
+def test_too_few_examples_are_unclear_and_never_good() -> None:
+    """A perfect and unmovable model, seen on six examples."""
+
+    class Sure(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([1 - 2 * x[:, 0], 2 * x[:, 0] - 1], dim=1)
+
+    def severities(n: int) -> dict[str, str]:
+        y = torch.arange(n) % 2
+        x = torch.stack([y.float(), torch.rand(n, generator=torch.Generator().manual_seed(0))], dim=1)
+        model = Model(Sure(), input_shape=(2,), classes=("a", "b"))
+        found = audit(model, Data(x, y, ("a", "b")), Settings(steps=3, radii=(0.01, 0.03, 0.1)), seed=0)
+        return {finding.id.split(".")[0]: finding.severity for finding in found.findings}
+
+    assert severities(4) == {"accuracy": "unclear", "robustness": "unclear"}
+    assert severities(8) == {"accuracy": "unclear", "robustness": "unclear"}
+    assert severities(100) == {"accuracy": "good", "robustness": "good"}
 
 
 def test_a_weak_class_is_named() -> None:

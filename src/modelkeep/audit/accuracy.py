@@ -24,7 +24,19 @@ def check_accuracy(model: Model, data: Data) -> Section:
     }
     worst_name, worst = min(recalls.items(), key=lambda item: item[1].value)
     findings = []
-    if accuracy.low <= majority:
+    if accuracy.low <= majority < accuracy.value:
+        findings.append(
+            Finding(
+                id="accuracy.unclear",
+                severity="unclear",
+                title="Too few examples to tell it from always guessing the largest class",
+                measured=f"It is right on {percent(accuracy.value)} (at least {percent(accuracy.low)}); the largest "
+                f"class makes up {percent(majority)}.",
+                meaning="It may have learned its task or not.",
+                remedy="Give more examples.",
+            )
+        )
+    elif accuracy.low <= majority:
         findings.append(
             Finding(
                 id="accuracy.no-better-than-guessing",
@@ -47,6 +59,18 @@ def check_accuracy(model: Model, data: Data) -> Section:
                 meaning="Whoever depends on this class gets a worse model than the average says.",
                 remedy=f"Look at the labels and the number of the examples of '{worst_name}', or weight them more.",
                 weight=accuracy.value - worst.value,
+            )
+        )
+    elif worst.high - worst.low > 0.5:
+        findings.append(
+            Finding(
+                id="accuracy.few-examples",
+                severity="unclear",
+                title="Too few examples to say whether it is equally good on all classes",
+                measured=f"Of '{worst_name}' there are {worst.n} examples, of which it finds {percent(worst.value)} "
+                f"({percent(worst.low)} to {percent(worst.high)}).",
+                meaning="A class on which it fails could hide in so wide an interval.",
+                remedy="Give more examples of the rare classes.",
             )
         )
     else:

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from modelkeep.results import Estimate
 
-Severity = Literal["high", "medium", "low", "good"]
-RANK: dict[str, int] = {"high": 0, "medium": 1, "low": 2, "good": 3}
+# "unclear" is for too few examples to support a claim; it is never shown as good.
+Severity = Literal["high", "medium", "low", "unclear", "good"]
+RANK: dict[str, int] = {"high": 0, "medium": 1, "low": 2, "unclear": 3, "good": 4}
 
 
 @dataclass(frozen=True)

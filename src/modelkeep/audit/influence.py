@@ -82,6 +82,15 @@ def _never_varying(share: Estimate, count: int, total: int) -> Finding:
             remedy="Remove those features, or vary them in training (shift, noise).",
             weight=share.value,
         )
+    if share.high >= 0.5 * fair:
+        return Finding(
+            id="influence.unclear",
+            severity="unclear",
+            title="Too few examples to say whether it reacts to parts of the input that never vary",
+            measured=measured,
+            meaning="The interval of this share holds both answers.",
+            remedy="Explain more examples.",
+        )
     return Finding(
         id="influence.varying-features",
         severity="good",

@@ -82,6 +82,16 @@ def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
         severity, title = "high", "A small change of the input makes it wrong most of the time"
     elif kept.high < 0.9 * clean.value:
         severity, title = "medium", "A small change of the input often makes it wrong"
+    elif clean.low <= 1 / len(main.classes) or kept.low < 0.8 * clean.value:
+        return Finding(
+            id="robustness.unclear",
+            severity="unclear",
+            title="Too little to say whether it can be fooled",
+            measured=f"Accuracy is {clean} on clean inputs and {kept} on attacked ones.",
+            meaning="Either the model hardly knows its task, or these are too few examples.",
+            remedy="Look at the accuracy first, then attack more examples (--examples).",
+            taxonomy=TAXONOMY,
+        )
     else:
         return Finding(
             id="robustness.stands-against-pgd",

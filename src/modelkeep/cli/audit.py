@@ -53,12 +53,8 @@ def audit(
 
     sys.path.insert(0, "")
     examined = datasets.open(data, label=label, part="test")
-    known: dict[str, object] = {"classes": examined.classes} if weights is not None or ":" in model else {}
-    if input_shape is not None:
-        known["input_shape"] = _shape(input_shape)
-    elif known:
-        known["input_shape"] = examined.input_shape
-    loaded = Model.load(model, weights=weights, device=device, **known)
+    known = {"input_shape": _shape(input_shape)} if input_shape is not None else {}
+    loaded = Model.load(model, weights=weights, like=examined, device=device, **known)
     with progress.shown():
         result = run_audit(loaded, examined, Settings(examples=examples), seed=seed, name=Path(model).name)
     conclude(result, out, as_json)
@@ -79,12 +75,12 @@ def conclude(result: Audit, out: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(record.read_text(encoding="utf-8"))
         return
-    colours = {"high": "red", "medium": "yellow", "low": "blue", "good": "green"}
+    colours = {"high": "red", "medium": "yellow", "low": "blue", "unclear": "dim", "good": "green"}
     console = Console()
     console.print(f"\nThe report: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
     for finding in result.findings[:3]:
         colour = colours[finding.severity]
-        console.print(f"  [{colour}]{finding.severity:>6}[/{colour}]  [bold]{finding.title}.[/bold] {finding.measured}")
+        console.print(f"  [{colour}]{finding.severity:>7}[/{colour}]  [bold]{finding.title}.[/bold] {finding.measured}")
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,7 +25,13 @@ SCHEMA = 1
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib", ".model")
 
 
-def read(source: str | Path, *, weights: str | Path | None = None, card: Mapping[str, Any]) -> tuple[nn.Module, Card]:
+def read(
+    source: str | Path,
+    *,
+    weights: str | Path | None = None,
+    card: Mapping[str, Any],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+) -> tuple[nn.Module, Card]:
     """Read a module and its card.
 
     Args:
@@ -32,6 +39,7 @@ def read(source: str | Path, *, weights: str | Path | None = None, card: Mapping
             was written by `write` for a network of `modelkeep.architectures`, `.pt2` of `torch.export.save`, `.onnx`.
         weights: The safetensors file for a factory; without it, the module is taken as the factory makes it.
         card: What the file does not say, or says wrongly: any field of `Card`.
+        defaults: What holds where neither the file nor `card` says anything.
     """
     unknown = set(card) - {field.name for field in fields(Card)}
     if unknown:
@@ -44,7 +52,7 @@ def read(source: str | Path, *, weights: str | Path | None = None, card: Mapping
     else:
         module, found = _from_file(Path(source), card)
     _refuse_damaged(module, source)
-    return module, _card({**found, **card}, source)
+    return module, _card({**defaults, **found, **card}, source)
 
 
 def write(path: str | Path, module: nn.Module, card: Card) -> Path:
