@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from modelkeep import Data, Model, Preprocessing, Result
-from modelkeep.attack import pgd
+from modelkeep.attack import Ball, pgd
 from modelkeep.attack.ball import Norm
+from modelkeep.attack.pgd import _Ascent
 from modelkeep.errors import InputError, ModelKeepError
 
 CLASSES = ("a", "b", "c")
@@ -78,6 +81,36 @@ def test_a_small_radius_in_many_dimensions_is_no_safer_than_the_closed_form_says
     clear = (distance - radius).abs() > 0.1 * radius
     assert torch.equal(found.success[clear], (distance < radius)[clear])
     assert 100 < int(clear.sum())
+
+
+@pytest.mark.parametrize("target", [None, "b"])
+def test_a_model_that_is_very_sure_is_attacked_all_the_same(target: str | None) -> None:
+    """Logits times a million: the same decisions, but the cross-entropy's gradient is zero in float32."""
+    plain = linear_model(classes=3)
+    sure = linear_model(classes=3)
+    with torch.no_grad():
+        for parameter in sure.module.parameters():
+            parameter.mul_(1e6)
+    data = data_for(plain)
+    expected = pgd(plain, data, norm="l2", radius=0.3, target=target, seed=0)
+    found = pgd(sure, data, norm="l2", radius=0.3, target=target, seed=0)
+    assert found.health == ()
+    # Not quite the same: a sure model looks at its second choice only, where an unsure one looks at all.
+    assert float((found.success == expected.success).double().mean()) > 0.95
+    assert 0.1 < float(found.success.double().mean()) < 0.9
+
+
+@given(seed=st.integers(0, 10**6), targeted=st.booleans())
+def test_the_ascent_follows_the_cross_entropy(seed: int, targeted: bool) -> None:
+    """The gradient that is followed is the cross-entropy's times a positive number per example."""
+    model = linear_model(seed, classes=3)
+    ascent = _Ascent(model, Ball("l2", 1.0), 0.1, 1, targeted)
+    x = torch.randn(5, 6, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+    goal = torch.arange(5) % 3
+    (ours,) = torch.autograd.grad(ascent._gain(model.forward(x), goal).sum(), x)
+    loss = nn.functional.cross_entropy(model.forward(x).double(), goal, reduction="sum")
+    (theirs,) = torch.autograd.grad(-loss if targeted else loss, x)
+    torch.testing.assert_close(ours / ours.norm(dim=1, keepdim=True), theirs / theirs.norm(dim=1, keepdim=True))
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

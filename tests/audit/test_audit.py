@@ -130,6 +130,23 @@ def test_influence_on_inputs_that_never_vary_is_found() -> None:
     assert "75.0 %" in leaning.measured
 
 
+def test_a_table_is_attacked_in_units_of_each_features_spread() -> None:
+    """The closed form: a linear model in features of very different sizes, of which each may move by 0.2 σ."""
+    generator = torch.Generator().manual_seed(0)
+    spread = torch.tensor([1e-3, 1.0, 1e3])
+    x = torch.randn(400, 3, generator=generator) * spread + 5 * spread
+    model = Model(nn.Linear(3, 2), input_shape=(3,), classes=("a", "b"), bounds=None)
+    with torch.no_grad():
+        model.module.weight.copy_(torch.stack([1 / spread, -1 / spread]))  # type: ignore[operator]
+        model.module.bias.copy_(torch.tensor([-15.0, 15.0]))  # type: ignore[operator]
+    settings = Settings(examples=400, radii=(0.1, 0.2, 0.3))
+    found = audit(model, Data(x, model.predict(x), ("a", "b")), settings, seed=0)
+    margin = ((x / spread).sum(dim=1) - 15).abs()
+    reach = 0.2 * (x.std(dim=0) / spread).sum()
+    assert found.headline[1].name == "accuracy under attack (20 % of its spread)"
+    assert found.headline[1].estimate.value == pytest.approx(float((margin > reach).double().mean()), abs=0.01)
+
+
 def test_hidden_gradients_are_reported_as_such() -> None:
     class Rounded(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

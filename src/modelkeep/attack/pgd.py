@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
-from torch.nn.functional import cross_entropy
 
 from modelkeep import progress
 from modelkeep.attack.attacked import Attacked, summarise
@@ -32,8 +31,8 @@ def pgd(
 ) -> Attacked:
     """Look for inputs within `radius` of each example that the model gets wrong.
 
-    Starts at a random point of the ball and follows the gradient of the cross-entropy. An example is dropped as
-    soon as it is solved, so the cost is at most the floor's: one forward and one backward pass per step.
+    Starts at a random point of the ball and follows the direction of the cross-entropy's gradient. An example is
+    dropped as soon as it is solved, so the cost is at most the floor's: one forward and one backward pass per step.
 
     Args:
         model: The model; gradients of its weights are not computed, and it is left as it was.
@@ -125,6 +124,16 @@ class _Ascent:
         """Whether the attack has what it wants: the target, or anything but the label."""
         return predicted == goal if self.targeted else predicted != goal
 
+    def _gain(self, logits: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
+        """How far the wanted answer is ahead, smoothly: u = log Σ exp of the other logits, minus the label's.
+
+        The cross-entropy of the label is log(1 + exp u). It rises in the very same direction, but its gradient
+        underflows to zero where the model is sure; this one's never does.
+        """
+        others = logits.scatter(1, goal[:, None], -torch.inf).logsumexp(dim=1)
+        ahead = others - logits.gather(1, goal[:, None])[:, 0]
+        return -ahead if self.targeted else ahead
+
     def _clearly_reached(self, logits: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
         """Whether it has that by more than rounding: another batch rounds otherwise, and would take it back."""
         wanted = logits.gather(1, goal[:, None])[:, 0]
@@ -139,8 +148,7 @@ class _Ascent:
         for step in range(self.steps):
             x = x.detach().requires_grad_()
             logits = self.model.forward(x)
-            loss = cross_entropy(logits, goal[active], reduction="sum")
-            (gradient,) = torch.autograd.grad(loss if not self.targeted else -loss, x)
+            (gradient,) = torch.autograd.grad(self._gain(logits, goal[active]).sum(), x)
             if step == 0:
                 self._notice(gradient)
             going = ~self._clearly_reached(logits.detach(), goal[active])

@@ -20,13 +20,17 @@ def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None
     """Attribution at the input, influence at an inner slice, and whether features count that never vary in the data."""
     still = (data.x == data.x[:1]).all(dim=0)
     data = looked_at.first(MOST_EXAMPLES)
-    at_input = influence(model, data, distribution=Line(baseline=_baseline(model), count=20), seed=seed)
+    # An empty image, or the average row of a table.
+    baseline = torch.full(model.input_shape, model.bounds[0]) if model.bounds is not None else data.x.mean(dim=0)
+    at_input = influence(model, data, distribution=Line(baseline, count=20), seed=seed)
     pictures = [
         Picture(
             plots.data_uri(at_input.draw()),
-            "Attribution maps at the input",
-            "What spoke for the predicted class (red) and against it (blue), against an empty input. The title is the "
-            "prediction.",
+            "What the predicted class depends on at the input",
+            "What spoke for the predicted class, which is in the title (red), and against it (blue), compared with an "
+            "empty input."
+            if data.x.ndim == 4
+            else "The features that move the score of the predicted class most, each per unit of its own.",
         )
     ]
     findings, measures = [], []
@@ -61,10 +65,6 @@ def last_inner_place(model: Model) -> str | None:
         except SliceError:  # called more than once, or works in place: not a place to choose for somebody
             continue
     return None
-
-
-def _baseline(model: Model) -> float:
-    return model.bounds[0] if model.bounds is not None else 0.0
 
 
 def _never_varying(share: Estimate, count: int, total: int) -> Finding:

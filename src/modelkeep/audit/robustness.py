@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
+
+import torch
+from torch import nn
 
 from modelkeep import plots
 from modelkeep.attack import Attacked, pgd
 from modelkeep.audit.findings import Finding, Measure, Picture, Section, Severity, percent
+from modelkeep.card import Preprocessing
 from modelkeep.data import Data
 from modelkeep.model import Model
 from modelkeep.results import Estimate
@@ -15,9 +21,13 @@ TAXONOMY = ("NIST AI 100-2 NISTAML.022", "MITRE ATLAS AML.T0043", "OWASP ML01:20
 
 
 def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps: int, seed: int) -> Section:
-    """PGD in L∞ and L2 at radii that are `shares` of an input's range, or of its spread where it has no range."""
-    low, high = model.bounds if model.bounds is not None else (0.0, float(data.x.std()))
-    radii = [share * (high - low) for share in shares]
+    """PGD in L∞ and L2 at radii that are `shares` of the input's range, or of each feature's spread without one."""
+    if model.bounds is not None:
+        unit, size = "the range", model.bounds[1] - model.bounds[0]
+    else:
+        unit, size = "its spread", 1.0
+        model, data = _in_units_of_spread(model, data)
+    radii = [share * size for share in shares]
     # Half the length of the cube's diagonal: a budget of the same order, spent on a few features or on all.
     across = math.sqrt(math.prod(model.input_shape)) / 2
     attacks = [pgd(model, data, norm="linf", radius=radius, steps=steps, seed=seed) for radius in radii]
@@ -28,10 +38,10 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
     curve = plots.curve(
         [0.0, *shares],
         {"each feature changed by at most …": _accuracies(attacks), "the same, spent freely (L2)": _accuracies(rounds)},
-        x_label="size of the change, as a share of the input's range",
+        x_label=f"size of the change, as a share of {unit}",
         y_label="accuracy",
     )
-    share = f"{100 * shares[middle]:g} % of the range"
+    share = f"{100 * shares[middle]:g} % of {unit}"
     pictures = [
         Picture(
             plots.data_uri(curve),
@@ -40,7 +50,7 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
         )
     ]
     shown = next((attack for attack in (main, *attacks[middle:]) if bool((attack.distance > 0).any())), None)
-    if shown is not None:
+    if shown is not None and shown.original.ndim == 4:
         pictures.append(
             Picture(
                 plots.data_uri(shown.draw()),
@@ -65,6 +75,32 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
         (_verdict(main, clean, share), *_health([*attacks, *rounds])),
         tuple(pictures),
     )
+
+
+def _in_units_of_spread(model: Model, data: Data) -> tuple[Model, Data]:
+    """The same model and data with each feature measured in its standard deviations from its mean."""
+    mean = data.x.mean(dim=0)
+    spread = data.x.std(dim=0) if len(data) > 1 else torch.ones_like(mean)
+    scaled = replace(data, x=(data.x - mean) / torch.where(spread > 0, spread, 1.0), bounds=None)
+    card = replace(model.card, preprocessing=Preprocessing())
+    return Model.from_card(_Restored(model, mean, spread), card, model.device), scaled
+
+
+class _Restored(nn.Module):
+    """From standard deviations back to the owner's units; a feature that never varies cannot be moved."""
+
+    mean: torch.Tensor
+    spread: torch.Tensor
+
+    def __init__(self, model: Model, mean: torch.Tensor, spread: torch.Tensor) -> None:
+        super().__init__()
+        self.inner = model.module
+        self.forward_owner = model.forward
+        self.register_buffer("mean", mean)
+        self.register_buffer("spread", spread)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.forward_owner(x * self.spread + self.mean)
 
 
 def _accuracies(attacks: list[Attacked]) -> list[Estimate]:
@@ -116,6 +152,9 @@ def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
 
 def _health(attacks: list[Attacked]) -> list[Finding]:
     notes = sorted({note for attack in attacks for note in attack.health if "masked" in note or "random" in note})
+    for smaller, larger in pairwise(attacks):
+        if smaller.norm == larger.norm and larger.robust_accuracy.low > smaller.robust_accuracy.value:
+            notes.append(f"a larger change ({larger.radius:.3g}) fooled it less often than a smaller one")
     if not notes:
         return []
     return [
