@@ -98,6 +98,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
+    torch.set_num_threads(1)  # with two, chance alone moves the ratios by 20 % on a machine of two cores
     peers = installed()
     figures: dict[str, float | int | str] = {"batch": BATCH, "steps": STEPS}
     for suffix, (model, data) in victims(options.seed).items():
