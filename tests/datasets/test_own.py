@@ -238,3 +238,20 @@ def test_open_says_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     (tmp_path / "a.xlsx").write_bytes(b"")
     with pytest.raises(DataError, match=r"read from \.npz, \.csv, \.parquet"):
         datasets.open(tmp_path / "a.xlsx")
+
+
+@pytest.mark.parametrize("classes", [["cat", "dog"], ["dog", "cat"], ["cow", "dog", "cat"]])
+def test_labels_given_as_names_keep_their_names_whatever_the_order_of_the_classes(
+    classes: list[str], tmp_path: Path
+) -> None:
+    names = np.array(["cat", "dog", "dog"])
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 2), np.float32), y=names, classes=np.array(classes))
+    data = datasets.open(tmp_path / "a.npz")
+    assert data.classes == tuple(classes)
+    assert [data.classes[label] for label in data.y] == names.tolist()
+
+
+def test_a_label_that_is_no_class_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((1, 2), np.float32), y=np.array(["cow"]), classes=np.array(["cat", "dog"]))
+    with pytest.raises(DataError, match="'y' holds 'cow', which is not among the classes cat, dog"):
+        datasets.open(tmp_path / "a.npz")

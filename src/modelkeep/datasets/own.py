@@ -125,8 +125,12 @@ def _assembled(
             f"{y.dtype} {y.shape}."
         )
     if y.dtype.kind == "U":
-        found, y = np.unique(y, return_inverse=True)
-        classes = [str(value) for value in found] if classes is None else classes
+        classes = [str(value) for value in np.unique(y)] if classes is None else list(classes)
+        unknown = sorted(set(y.tolist()) - set(classes))
+        if unknown:
+            raise DataError(f"'y' holds {unknown[0]!r}, which is not among the classes {', '.join(classes)}.")
+        numbers = {text: number for number, text in enumerate(classes)}
+        y = np.array([numbers[text] for text in y.tolist()], dtype=np.int64)
     if classes is None:
         classes = [str(number) for number in range(int(y.max()) + 1)] if len(y) else []
     if x.dtype == np.uint8 and x.ndim >= 3:
