@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,13 +46,13 @@ def audit(
 
     * `modelkeep audit mine:network --weights mine.safetensors --data mine.npz --input-shape 1,28,28`
     """
-    import sys
-
     from modelkeep import Model, datasets, progress
     from modelkeep.audit import Settings
     from modelkeep.audit import audit as run_audit
 
-    sys.path.insert(0, "")
+    if ":" in model:
+        # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
+        sys.path.append(str(Path.cwd()))
     examined = datasets.open(data, label=label, part="test")
     known = {"input_shape": _shape(input_shape)} if input_shape is not None else {}
     loaded = Model.load(model, weights=weights, like=examined, device=device, **known)
