@@ -94,13 +94,17 @@ def resume(
     ledger: LedgerPath = DEFAULT_PATH,
     as_json: AsJson = False,
 ) -> None:
-    """Run what is missing or failed. Finished trials are not run again; start it where the trials' module is found."""
+    """Run what is missing or failed. Finished trials are not run again; start it where the trials' module is found.
+
+    A ledger names the functions that are run: resume only ledgers that you trust.
+    """
     from modelkeep import progress
     from modelkeep.study import Limits, Local, Ray, Study, run
 
     if engine is EngineName.ray and processes is not None:
         raise StudyError("The option --processes is for --engine local; Ray uses the cores of its cluster.")
-    sys.path.insert(0, os.getcwd())  # as `python -m` does: the study was started here
+    # The study was started here. Last, so that a file in this folder cannot pass for a library.
+    sys.path.append(os.getcwd())
     with Ledger(ledger, create=False) as opened:
         before = opened.records(name)
         study = Study.remembered(opened, name)
