@@ -209,10 +209,18 @@ class Model:
         # Of a traced graph, only str shows the code.
         return fingerprint(self.module.state_dict(), json.dumps(asdict(self.card), sort_keys=True), str(self.module))
 
-    def slice(self, name: str, *, call: int | None = None, skip: Literal["carry", "hold"] = "carry") -> slices.Slice:
+    def slice(
+        self,
+        name: str,
+        *,
+        call: int | None = None,
+        until: str | slices.Place | None = None,
+        skip: Literal["carry", "hold"] = "carry",
+    ) -> slices.Slice:
         """Cut the network at the named place: `f = g ∘ h`. See `modelkeep.slices`."""
         self.require_eval()
-        return slices.cut(self.module, name, self.probe(), before=self._preprocess, call=call, skip=skip)
+        end = slices.Place(until) if isinstance(until, str) else until
+        return slices.cut(self.module, name, self.probe(), before=self._preprocess, call=call, until=end, skip=skip)
 
     def slices(self) -> tuple[str, ...]:
         """The names at which the network can be cut, in the order in which they are computed."""

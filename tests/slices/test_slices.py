@@ -10,6 +10,7 @@ from torch import nn
 
 from modelkeep import Model, Preprocessing
 from modelkeep.errors import InputError, SliceError
+from modelkeep.slices import Place
 from slices.networks import CLASSES, WIDTH, Attention, Branching, Drawn, Recurrent, Residual, Twice, Untraced
 
 NETWORKS = [Residual, Branching, Twice, Recurrent, Attention, Untraced]
@@ -65,6 +66,45 @@ def test_gradients_through_the_cut_are_the_networks_own(network: type[nn.Module]
         got = torch.autograd.grad(s.g(s.h(x)).square().sum(), [x, *_used(model, x)])
         for a, b in zip(got, wanted, strict=True):
             torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_program_can_end_at_a_later_place(network: type[nn.Module]) -> None:
+    """From every place until every later one: the same value and the same gradients as of a cut at the end alone."""
+    torch.manual_seed(0)
+    model = model_of(network())
+    x = inputs(3).requires_grad_()
+    places = every_slice(model)
+    reached = 0
+    for end, end_call in places[1:]:
+        wanted = model.slice(end, call=end_call).h(x).value
+        slope = torch.autograd.grad(wanted.square().sum(), x, retain_graph=True)[0]
+        for start, call in places:
+            try:
+                s = model.slice(start, call=call, until=Place(end, end_call))
+            except SliceError as error:
+                assert any(why in str(error) for why in ("is computed first", "does not depend", "no module of that"))
+                continue
+            got = s.g(s.h(x))
+            assert torch.equal(got, wanted), s
+            torch.testing.assert_close(torch.autograd.grad(got.square().sum(), x)[0], slope)
+            assert set(s.parameters_h) | set(s.parameters_g) == set(model.slice(end, call=end_call).parameters_h)
+            reached += 1
+    assert reached >= len(places)
+
+
+def test_a_program_cannot_end_before_it_begins() -> None:
+    model = model_of(Residual())
+    with pytest.raises(SliceError, match="Cannot go from 'last' until 'inner': 'inner' is computed first"):
+        model.slice("last", until="inner")
+    with pytest.raises(SliceError, match="Cannot go from 'left' until 'right': 'right' does not depend on 'left'"):
+        model_of(Branching()).slice("left", until="right")
+    hooked = model_of(Untraced())
+    with pytest.raises(SliceError, match="'inside.first' is computed first"):
+        hooked.slice("inside.inner", until="inside.first")
+    with pytest.raises(SliceError, match="Say after which call"):
+        model_of(Twice()).slice("input", until="shared")
+    assert "until inner" in repr(model.slice("first", until="inner"))
 
 
 def _used(model: Model, x: torch.Tensor) -> list[nn.Parameter]:

@@ -18,11 +18,11 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modelkeep.errors import SliceError, bad_parameter
-from modelkeep.slices.halves import Halves, unknown_place
+from modelkeep.slices.halves import Halves, Place, unknown_place
 from modelkeep.slices.hooked import hooked_halves, hooked_places
 from modelkeep.slices.traced import Untraceable, traced_halves, traced_places
 
-__all__ = ["Cut", "Slice", "cut", "one_path", "places"]
+__all__ = ["Cut", "Place", "Slice", "cut", "one_path", "places"]
 
 INPUT = "input"
 
@@ -50,12 +50,14 @@ class Slice:
 
     `skip` says what happens to gradients through tensors that pass around the place: "carry" lets them flow (for
     splitting and completing a model), "hold" treats those tensors as constants (for the influence of an inner node).
+    With `until`, the program ends at that later place, and `g` gives the value there instead of the logits.
     `traced` is False where torch.fx cannot follow the network: then the cut carries the input itself and `g` computes
     the first half again, which is exact, but needs the parameters of both halves.
     """
 
     name: str
     call: int
+    until: Place | None
     skip: Literal["carry", "hold"]
     halves: Halves
     _structure: pytree.TreeSpec
@@ -97,7 +99,7 @@ class Slice:
         return Cut(value, (*leaves, *carried))
 
     def g(self, cut: Cut) -> torch.Tensor:
-        """The network's output from the cut. The cut's tensors are left as they are."""
+        """The network's output (or the value at `until`) from the cut. The cut's tensors are left as they are."""
         count = self._structure.num_leaves - 1
         leaves, carried = list(cut.carried[:count]), cut.carried[count:]
         leaves.insert(self._position, cut.value)
@@ -110,7 +112,8 @@ class Slice:
     def __repr__(self) -> str:
         way = "traced" if self.traced else "hooked"
         around = f", carries {', '.join(self.carries)}" if self.carries else ""
-        return f"Slice({self.name!r}, call={self.call}, {way}{around}, skip={self.skip!r})"
+        end = f", until {self.until}" if self.until is not None else ""
+        return f"Slice({self.name!r}, call={self.call}{end}, {way}{around}, skip={self.skip!r})"
 
 
 def cut(
@@ -120,6 +123,7 @@ def cut(
     *,
     before: nn.Module | None = None,
     call: int | None = None,
+    until: Place | None = None,
     skip: Literal["carry", "hold"] = "carry",
 ) -> Slice:
     """Cut `module` (in eval mode) right after the place called `name`.
@@ -129,16 +133,23 @@ def cut(
         name: A module's name as in `named_modules()`, a traced operation (`add_1`), or "input".
         probe: A few inputs. The slice is run on them, and refused where `g(h(x))` is not exactly `f(x)`.
         call: Which call of a module that is called more than once, from 0.
+        until: Where the program ends; None is its end.
         skip: See `Slice`.
     """
     if skip not in ("carry", "hold"):
         raise bad_parameter("slice", "skip", "'carry' or 'hold'", skip)
     before = before if before is not None else nn.Identity()
+    end = None if until is None else cut(module, until.name, probe, before=before, call=until.call)
     with torch.no_grad(), one_path(module)():
-        expected = module(before(probe))
-    for make in (_input_halves,) if name == INPUT else (traced_halves, hooked_halves):
+        expected = module(before(probe)) if end is None else end.h(probe).value
+    place = Place(name, call)
+    ways: list[Callable[[], Halves]] = [
+        lambda: traced_halves(module, before, place, until, probe),
+        lambda: hooked_halves(module, before, place, until, probe),
+    ]
+    for make in ways if name != INPUT else [lambda: _input_halves(module, before, end)]:
         try:
-            found = _probed(make(module, before, name, call, probe), module, name, call or 0, skip, probe)
+            found = _probed(make(), module, place, until, skip, probe)
         except Untraceable:
             continue
         with torch.no_grad():
@@ -183,18 +194,19 @@ def _without_fused_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
 
 
-def _input_halves(module: nn.Module, before: nn.Module, name: str, call: int | None, probe: torch.Tensor) -> Halves:
+def _input_halves(module: nn.Module, before: nn.Module, end: Slice | None) -> Halves:
+    """Nothing before the cut, and all of the program after it."""
     return Halves(
         before=lambda x: (x, ()),
-        after=lambda x, carried: module(before(x)),
+        after=lambda x, carried: module(before(x)) if end is None else end.h(x).value,
         parameters_before={},
-        parameters_after=dict(module.named_parameters()),
+        parameters_after=dict(module.named_parameters()) if end is None else end.parameters_h,
         carries=(),
         traced=True,
     )
 
 
-def _probed(halves: Halves, module: nn.Module, name: str, call: int, skip: Any, probe: torch.Tensor) -> Slice:
+def _probed(halves: Halves, module: nn.Module, at: Place, until: Place | None, skip: Any, probe: torch.Tensor) -> Slice:
     """Run both halves once, to learn how the value is wrapped and what the second half would overwrite."""
     path = one_path(module)
     x = probe.clone()
@@ -204,11 +216,11 @@ def _probed(halves: Halves, module: nn.Module, name: str, call: int, skip: Any, 
         leaves, structure = pytree.tree_flatten(place)
         tensors = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         if not tensors:
-            raise unknown_place(name, "it gives no tensor", ())
+            raise unknown_place(at.name, "it gives no tensor", ())
         everything = (*leaves, *carried)
         versions = [t._version if isinstance(t, torch.Tensor) else 0 for t in everything]
         halves.after(place, carried)
     mutated = tuple(
         isinstance(t, torch.Tensor) and t._version != version for t, version in zip(everything, versions, strict=True)
     )
-    return Slice(name, call, skip, halves, structure, tensors[0], mutated, mutates_input, path)
+    return Slice(at.name, at.call or 0, until, skip, halves, structure, tensors[0], mutated, mutates_input, path)

@@ -9,8 +9,20 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from modelkeep.errors import SliceError
+
+
+@dataclass(frozen=True)
+class Place:
+    """A name in the network, and which call of it where it is called more than once."""
+
+    name: str
+    call: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.call is None else f"{self.name} (call {self.call})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +35,11 @@ class Halves:
     parameters_after: dict[str, nn.Parameter]
     carries: tuple[str, ...]
     traced: bool
+
+
+def first_tensor(returned: Any) -> torch.Tensor:
+    """The value of a place that may return a nest, as an LSTM does."""
+    return next(leaf for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor))
 
 
 def which_call(name: str, call: int | None, calls: int) -> int:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modelkeep.errors import SliceError
-from modelkeep.slices.halves import Halves, unknown_place, which_call
+from modelkeep.slices.halves import Halves, Place, first_tensor, unknown_place, which_call
 
 
 class _Reached(BaseException):
@@ -26,39 +26,61 @@ def hooked_places(module: nn.Module, probe: torch.Tensor) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_finished(module, probe)))
 
 
-def hooked_halves(module: nn.Module, before: nn.Module, name: str, call: int | None, probe: torch.Tensor) -> Halves:
+def hooked_halves(
+    module: nn.Module, before: nn.Module, place: Place, until: Place | None, probe: torch.Tensor
+) -> Halves:
     """Cut after the named module's call. What passes around it is unknown, so the input itself is carried.
 
     `after` runs the whole network on that input and puts the value at the place: exact wherever the network is
     deterministic, and no skip connection is ever missed.
     """
     finished = _finished(module, before(probe))
-    part = dict(module.named_modules(remove_duplicate=False)).get(name)
-    calls = finished.count(name)
-    if part is None or part is module or calls == 0:
-        why = "there is no module of that name" if part is None else "no pass calls it"
-        raise unknown_place(name, why, dict.fromkeys(finished))
-    chosen = which_call(name, call, calls)
+    part, chosen = _called(module, finished, place)
+    if until is not None:
+        last, last_call = _called(module, finished, until)
+        if _moment(finished, place.name, chosen) > _moment(finished, until.name, last_call):
+            raise SliceError(f"Cannot go from '{place}' until '{until}': '{until}' is computed first.")
 
     def run_before(x: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
-        def stop(output: Any) -> Any:
-            raise _Reached(output)
-
-        with _at_call(part, chosen, stop):
-            try:
-                module(before(x))
-            except _Reached as reached:
-                return reached.output, (x,)
-        raise SliceError(f"The network did not come to call {chosen} of '{name}' for these inputs.")
+        return _stopped(lambda: module(before(x)), part, chosen, place), (x,)
 
     def run_after(value: Any, around: tuple[Any, ...]) -> torch.Tensor:
         with _at_call(part, chosen, lambda output: value):
-            output = module(before(around[0]))
-        assert isinstance(output, torch.Tensor)
-        return output
+            if until is None:
+                return first_tensor(module(before(around[0])))
+            return first_tensor(_stopped(lambda: module(before(around[0])), last, last_call, until))
 
     first, second = _parameter_sides(module, run_before, run_after, probe)
     return Halves(run_before, run_after, first, second, carries=("input",), traced=False)
+
+
+def _called(module: nn.Module, finished: list[str], place: Place) -> tuple[nn.Module, int]:
+    """The module of that name, and which of its calls is meant."""
+    part = dict(module.named_modules(remove_duplicate=False)).get(place.name)
+    calls = finished.count(place.name)
+    if part is None or part is module or calls == 0:
+        why = "there is no module of that name" if part is None else "no pass calls it"
+        raise unknown_place(place.name, why, dict.fromkeys(finished))
+    return part, which_call(place.name, place.call, calls)
+
+
+def _moment(finished: list[str], name: str, call: int) -> int:
+    """When in the run that call ended."""
+    return [i for i, ended in enumerate(finished) if ended == name][call]
+
+
+def _stopped(run: Callable[[], Any], part: nn.Module, call: int, place: Place) -> Any:
+    """What `part` gives in that call; the run ends there."""
+
+    def stop(output: Any) -> Any:
+        raise _Reached(output)
+
+    with _at_call(part, call, stop):
+        try:
+            run()
+        except _Reached as reached:
+            return reached.output
+    raise SliceError(f"The network did not come to call {call} of '{place.name}' for these inputs.")
 
 
 @contextmanager

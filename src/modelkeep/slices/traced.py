@@ -10,7 +10,7 @@ from torch import fx, nn
 from torch.utils import _pytree as pytree
 
 from modelkeep.errors import SliceError
-from modelkeep.slices.halves import Halves, which_call
+from modelkeep.slices.halves import Halves, Place, first_tensor, which_call
 
 
 class Untraceable(Exception):
@@ -55,33 +55,40 @@ def traced_places(module: nn.Module, probe: torch.Tensor) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, name in sorted(ends + operations, key=lambda place: place[0])))
 
 
-def traced_halves(module: nn.Module, before: nn.Module, name: str, call: int | None, probe: torch.Tensor) -> Halves:
+def traced_halves(
+    module: nn.Module, before: nn.Module, place: Place, until: Place | None, probe: torch.Tensor
+) -> Halves:
     """Cut the traced graph right after the named module call or operation."""
     tracer, graph = _trace(module)
-    returned, end = _find(module, tracer, graph, name, call)
+    name = place.name
+    returned, end = _find(module, tracer, graph, place)
+    if until is not None:
+        _end_at(graph, *_find(module, tracer, graph, until))
     nodes = list(graph.nodes)
+    if end >= len(nodes):
+        raise SliceError(f"Cannot go from '{name}' until '{until}': '{until}' is computed first.")
     first, second = nodes[:end], nodes[end:]
-    place = list(dict.fromkeys(_nodes_in(returned)))
+    values = list(dict.fromkeys(_nodes_in(returned)))
     needed = {used for node in second for used in node.all_input_nodes}
-    if not needed.intersection(place):
+    if not needed.intersection(values):
+        if until is not None:
+            raise SliceError(f"Cannot go from '{name}' until '{until}': '{until}' does not depend on '{name}'.")
         raise SliceError(
             f"Cannot cut at '{name}': nothing after it uses what it returns. Does it work in place? "
             "Cut before it, or at the next module."
         )
     # Parameters are not carried: each half reads them from the network itself.
-    carried = [node for node in first if node in needed and node.op != "get_attr" and node not in place]
-    head = _graph_module(module, _first_graph(first, returned, carried))
-    tail = _graph_module(module, _second_graph(nodes, end, place, carried))
+    carried = [node for node in first if node in needed and node.op != "get_attr" and node not in values]
+    head = _graph_module(module, _first_graph(first, values, carried))
+    tail = _graph_module(module, _second_graph(nodes, end, values, carried))
     names = {id(parameter): path for path, parameter in module.named_parameters()}
 
     def run_before(x: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
-        values, around = head(before(x))
-        return values, tuple(around)
+        found, around = head(before(x))
+        return found, tuple(around)
 
-    def run_after(values: Any, around: tuple[Any, ...]) -> torch.Tensor:
-        output = tail(*values, *around)
-        assert isinstance(output, torch.Tensor)
-        return output
+    def run_after(found: Any, around: tuple[Any, ...]) -> torch.Tensor:
+        return first_tensor(tail(*found, *around))
 
     return Halves(
         before=run_before,
@@ -104,8 +111,9 @@ def _trace(module: nn.Module) -> tuple[_Tracer, fx.Graph]:
     return tracer, graph
 
 
-def _find(module: nn.Module, tracer: _Tracer, graph: fx.Graph, name: str, call: int | None) -> tuple[Any, int]:
+def _find(module: nn.Module, tracer: _Tracer, graph: fx.Graph, place: Place) -> tuple[Any, int]:
     """What the place returned, in terms of the graph's nodes, and how many nodes had run by then."""
+    name, call = place.name, place.call
     wanted = dict(module.named_modules(remove_duplicate=False)).get(name)
     # The tracer knows a shared module by its first name only.
     calls = [] if wanted is None else [c for c in tracer.calls if module.get_submodule(c[0]) is wanted]
@@ -119,16 +127,22 @@ def _find(module: nn.Module, tracer: _Tracer, graph: fx.Graph, name: str, call: 
     raise Untraceable(f"'{name}' is not in the trace")
 
 
+def _end_at(graph: fx.Graph, returned: Any, end: int) -> None:
+    """Let the program end there, and return what the place returned (the first of several tensors)."""
+    for node in reversed(list(graph.nodes)[end:]):
+        graph.erase_node(node)
+    graph.output(_nodes_in(returned)[0])
+
+
 def _nodes_in(returned: Any) -> list[fx.Node]:
     return [leaf for leaf in pytree.tree_leaves(returned) if isinstance(leaf, fx.Node)]
 
 
-def _first_graph(first: list[fx.Node], returned: Any, carried: list[fx.Node]) -> fx.Graph:
+def _first_graph(first: list[fx.Node], place: list[fx.Node], carried: list[fx.Node]) -> fx.Graph:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     for node in first:
         copies[node] = graph.node_copy(node, copies.__getitem__)
-    place = list(dict.fromkeys(_nodes_in(returned)))
     graph.output(([copies[node] for node in place], [copies[node] for node in carried]))
     return graph
 
