@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from modelkeep.cli.audit import AsJson, Out, Seed, conclude
+from modelkeep.cli.audit import AsJson, Out, conclude
+from modelkeep.cli.given import Seed
 
 
 def demo(out: Out = Path("modelkeep-out"), seed: Seed = 0, as_json: AsJson = False) -> None:

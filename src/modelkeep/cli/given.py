@@ -1,0 +1,45 @@
+"""What the verbs that look at one model share: which model, which data, where to write, from which seed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from modelkeep import Data, Model
+
+ModelSource = Annotated[str, typer.Argument(help="A .safetensors, .pt2 or .onnx file, or package.module:factory.")]
+DataSource = Annotated[
+    str, typer.Option("--data", help="A built-in set, or your .npz, .csv, .parquet or image folder.")
+]
+Weights = Annotated[Path | None, typer.Option(help="The safetensors file for a factory.")]
+InputShape = Annotated[str | None, typer.Option(help="Such as 3,32,32, where the model file does not say.")]
+Label = Annotated[str, typer.Option(help="The column with the labels, in a table.")]
+Device = Annotated[str, typer.Option(help="Where to run: cpu, cuda, cuda:1 …")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same figures.")]
+
+
+def model_and_data(
+    model: str, data: str, *, weights: Path | None, input_shape: str | None, label: str, device: str
+) -> tuple[Model, Data]:
+    """The model and the data (of a built-in set: its test part) that the user named."""
+    from modelkeep import Model, datasets
+
+    if ":" in model:
+        # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
+        sys.path.append(str(Path.cwd()))
+    examined = datasets.open(data, label=label, part="test")
+    known = {"input_shape": _shape(input_shape)} if input_shape is not None else {}
+    return Model.load(model, weights=weights, like=examined, device=device, **known), examined
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    from modelkeep.errors import InputError
+
+    try:
+        return tuple(int(size) for size in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--input-shape must be sizes with commas between, such as 3,32,32. Got '{text}'.") from error
