@@ -132,20 +132,23 @@ class Model:
         return self.classes.index(name)
 
     def checked(self, x: torch.Tensor) -> torch.Tensor:
-        """`x` on the model's device, after the checks that keep a wrong input from giving a plausible answer."""
+        """`x` on the model's device, after the checks that keep a wrong input from giving a plausible answer.
+
+        `Data` holds float32; a model of another floating type gets it in its own.
+        """
         if not isinstance(x, torch.Tensor):
             raise InputError(f"Inputs must be a torch tensor. Got {type(x).__name__}.")
         if tuple(x.shape[1:]) != self.input_shape:
             wanted = ", ".join(("n", *map(str, self.input_shape)))
             raise InputError(f"Inputs must have shape ({wanted}). Got {tuple(x.shape)}.")
-        if x.dtype != self.dtype:
+        if x.dtype not in (self.dtype, torch.float32):
             raise InputError(f"Inputs must be {self.dtype}, as the model's weights are. Got {x.dtype}.")
         if len(x) == 0:
             raise InputError("Inputs must hold at least one example. Got none.")
         if not torch.isfinite(x).all():
             bad = int((~torch.isfinite(x)).flatten(1).any(dim=1).sum())
             raise InputError(f"Inputs must be finite. Got NaN or infinity in {bad} of {len(x)} examples.")
-        return x.to(self.device)
+        return x.to(self.device, self.dtype)
 
     def require_fit(self, data: Data) -> None:
         """Refuse data that the model was not made for: another shape, other classes, or classes in another order."""

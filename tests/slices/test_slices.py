@@ -83,8 +83,9 @@ def test_a_program_can_end_at_a_later_place(network: type[nn.Module]) -> None:
             try:
                 s = model.slice(start, call=call, until=Place(end, end_call))
             except SliceError as error:
-                assert any(why in str(error) for why in ("is computed first", "does not depend", "no module of that"))
-                continue
+                if any(why in str(error) for why in ("is computed first", "does not depend", "no module of that")):
+                    continue
+                raise
             got = s.g(s.h(x))
             assert torch.equal(got, wanted), s
             torch.testing.assert_close(torch.autograd.grad(got.square().sum(), x)[0], slope)
@@ -100,7 +101,7 @@ def test_a_program_cannot_end_before_it_begins() -> None:
     with pytest.raises(SliceError, match="Cannot go from 'left' until 'right': 'right' does not depend on 'left'"):
         model_of(Branching()).slice("left", until="right")
     hooked = model_of(Untraced())
-    with pytest.raises(SliceError, match="'inside.first' is computed first"):
+    with pytest.raises(SliceError, match=r"'inside\.first' is computed first"):
         hooked.slice("inside.inner", until="inside.first")
     with pytest.raises(SliceError, match="Say after which call"):
         model_of(Twice()).slice("input", until="shared")

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from modelkeep.explain.distributions import Distribution, Gaussian, Line, Point
+from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Point, Points, Sampler
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
-from modelkeep.explain.quantities import ClassScore, Contrast, OfLogits, PredictedScore, Quantity
+from modelkeep.explain.quantities import (
+    AgainstAll,
+    Channel,
+    ClassScore,
+    Contrast,
+    OfInner,
+    OfLogits,
+    PredictedScore,
+    Quantity,
+    Unit,
+)
 
 __all__ = [
+    "AgainstAll",
+    "Channel",
     "ClassScore",
     "Contrast",
+    "DataSet",
     "Distribution",
     "Explained",
     "Gaussian",
     "Line",
+    "OfInner",
     "OfLogits",
     "Point",
+    "Points",
     "PredictedScore",
     "Quantity",
+    "Sampler",
+    "Unit",
     "influence",
 ]

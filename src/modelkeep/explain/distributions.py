@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -44,6 +44,20 @@ class Point:
 
     def __str__(self) -> str:
         return "the point"
+
+
+@dataclass(frozen=True)
+class DataSet(Point):
+    """Uniform on the data that is explained, or on its examples `of` one class: one explanation of them all.
+
+    This is the expectation of equation 3.2 over a collection of points. It is streamed: what is kept does not grow
+    with the number of examples.
+    """
+
+    of: str | None = None
+
+    def __str__(self) -> str:
+        return "the data set" if self.of is None else f"the examples of '{self.of}'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +125,71 @@ class Gaussian:
 
     def __str__(self) -> str:
         return f"Gaussian of sigma {self.sigma:g} at the {self.at}, {self.count} draws"
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Uniform on the given `values: (count, ...)`, inputs or values at the slice, whatever the explained point."""
+
+    values: torch.Tensor
+    at: Space = "input"
+
+    def __post_init__(self) -> None:
+        _check("Points", len(self.values), self.at)
+        if not torch.isfinite(self.values).all():
+            raise bad_parameter("Points", "values", "finite", "NaN or infinity")
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    def samples(self, centre: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
+        values = self.values.to(centre)
+        if values.shape[1:] != centre.shape[1:]:
+            raise InputError(
+                f"Points at the {self.at} must have the shape (count, *{tuple(centre.shape[1:])}). "
+                f"Got {tuple(values.shape)}."
+            )
+        return (value.expand_as(centre) for value in values)
+
+    def origin(self, centre: torch.Tensor) -> torch.Tensor | None:
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.count} given points at the {self.at}"
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """Whatever `function` draws: it maps the explained points `(n, ...)` and a seeded generator to as many samples.
+
+    Results call the distribution `name`.
+    """
+
+    name: str
+    function: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+    count: int = 50
+    at: Space = "input"
+
+    def __post_init__(self) -> None:
+        _check("Sampler", self.count, self.at)
+
+    def samples(self, centre: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(self.count):
+            sample = self.function(centre, generator)
+            if sample.shape != centre.shape or not torch.isfinite(sample).all():
+                raise InputError(
+                    f"The sampler '{self.name}' must give one finite sample per point, {tuple(centre.shape)}. Got "
+                    f"{'NaN or infinity' if sample.shape == centre.shape else tuple(sample.shape)}."
+                )
+            yield sample.to(centre)
+
+    def origin(self, centre: torch.Tensor) -> torch.Tensor | None:
+        return None
+
+    def __str__(self) -> str:
+        return f"{self.name} at the {self.at}, {self.count} draws"
 
 
 def _check(function: str, count: int, at: Space) -> None:

@@ -17,19 +17,25 @@ if TYPE_CHECKING:
 class Explained(Result):
     """The influence of every unit at a slice on a quantity, for each of the `inputs: (n, ...)`.
 
+    Over a `DataSet` there is one explanation of all `examples`: n is 1, `inputs`, `activation` and `values` are their
+    means, and `predicted` is the commonest prediction.
+
     `influence: (n, *slice shape)` is in units of the quantity per unit of the slice's value; `attribution`, where
     the distribution has a baseline, in units of the quantity. `values: (n,)` is the quantity itself, and `gap: (n,)`
     by how much the attributions of a point miss the change of the quantity from the baseline (0: efficient).
+    `activation: (n, *slice shape)` is the value at the slice.
     """
 
     slice: str
     call: int | None
     quantity: str
     distribution: str
+    examples: int
     classes: tuple[str, ...] = field(repr=False)
     features: tuple[str, ...] | None = field(repr=False)
     bounds: tuple[float, float] | None
     inputs: Tensor = field(repr=False)
+    activation: Tensor = field(repr=False)
     predicted: Tensor = field(repr=False)
     values: Tensor = field(repr=False)
     influence: Tensor = field(repr=False)
@@ -41,7 +47,7 @@ class Explained(Result):
             ("explains", self.quantity),
             ("at", self.slice if self.call is None else f"{self.slice}, call {self.call}"),
             ("over", self.distribution),
-            ("examples", str(len(self.inputs))),
+            ("examples", str(self.examples)),
             ("quantity", str(self._mean(self.values))),
         ]
         if self.slice != "input" or self.influence.ndim == 2:  # the channels of a picture tell nothing

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import torch
 
 from modelkeep import progress
 from modelkeep.data import Data
 from modelkeep.errors import InputError, ModelError, bad_parameter
-from modelkeep.explain.distributions import Distribution, Point
+from modelkeep.explain.distributions import DataSet, Distribution, Point
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.quantities import PredictedScore, Quantity, Score
 from modelkeep.model import Model
 from modelkeep.results import measured
 from modelkeep.slices import Cut, Slice
+
+Found = dict[str, torch.Tensor]
+"""What was found for some points, by the names of `Explained`'s fields."""
 
 
 def influence(
@@ -34,11 +39,12 @@ def influence(
 
     Args:
         model: The model; it is left as it was.
-        data: The points to explain, `x: (n, *input_shape)`. Labels are not used.
+        data: The points to explain, `x: (n, *input_shape)`. Labels are used only by `DataSet(of=…)`.
         slice: Where to measure: "input", or a name from `model.slices()`; `call` says which call of a module that
             is called more than once.
         quantity: What to explain.
-        distribution: Over which points. A `Line` has a baseline, and so gives attribution too.
+        distribution: Over which points. A `Line` has a baseline, and so gives attribution too; a `DataSet` gives one
+            explanation of all examples.
         batch_size: Examples that are run at once.
         seed: For distributions that draw.
 
@@ -53,24 +59,31 @@ def influence(
         raise bad_parameter("influence", "batch_size", "at least 1", batch_size)
     if isinstance(data, Data):
         model.require_fit(data)
+    if isinstance(distribution, DataSet) and distribution.of is not None:
+        data = _of_class(model, data, distribution.of)
     x = model.checked(data.x if isinstance(data, Data) else data)
     fingerprint = data.fingerprint() if isinstance(data, Data) else None
     score = quantity.score(model)
     with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
-        cutting = model.slice(slice, call=call, skip="hold")
+        cutting = model.slice(slice, call=call, until=quantity.place, skip="hold")
         with progress.task(f"Influence at {slice}", len(x) * distribution.count) as task:
-            parts = [_explain(cutting, part, score, distribution, seed, task) for part in torch.split(x, batch_size)]
-        found = {name: torch.cat([part[name] for part in parts]).cpu() for name in parts[0]}
+            parts = (
+                _explain(model, cutting, part, score, distribution, seed, task) for part in torch.split(x, batch_size)
+            )
+            together = isinstance(distribution, DataSet)
+            found = _average(parts, len(x), len(model.classes)) if together else _joined(parts)
         return Explained(
             provenance=provenance(),
             slice=slice,
             call=call,
             quantity=str(quantity),
             distribution=str(distribution),
+            examples=len(x),
             classes=model.classes,
             features=data.features if isinstance(data, Data) else None,
             bounds=model.bounds,
-            inputs=x.cpu(),
+            inputs=found["inputs"],
+            activation=found["activation"],
             predicted=found["predicted"],
             values=found["values"],
             influence=found["influence"],
@@ -79,51 +92,110 @@ def influence(
         )
 
 
+def gradient(
+    cutting: Slice, cut: Cut, score: Callable[[torch.Tensor], torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradient of a score of `g`'s output with respect to the value at the cut, and that output."""
+    with torch.enable_grad():
+        z = cut.value.detach().requires_grad_()
+        output = cutting.g(cut.replace(z))
+        scored = score(output).sum()
+        if not scored.requires_grad:
+            raise InputError("The quantity does not depend on the slice through differentiable operations.")
+        (slope,) = torch.autograd.grad(scored, z)
+    return slope, output.detach()
+
+
 def _explain(
-    cutting: Slice, x: torch.Tensor, score: Score, distribution: Distribution, seed: int, task: progress.Task
-) -> dict[str, torch.Tensor]:
-    """The explanation of one batch of points, by the names of `Explained`'s fields."""
+    model: Model,
+    cutting: Slice,
+    x: torch.Tensor,
+    score: Score,
+    distribution: Distribution,
+    seed: int,
+    task: progress.Task,
+) -> Found:
+    """The explanation of one batch of points."""
     with torch.no_grad():
         cut = cutting.h(x)
-        logits = cutting.g(cut)
-        predicted = logits.argmax(dim=1)
-        values = _scored(score, logits, predicted)
+        known = None if cutting.until is None else model.forward(x).argmax(dim=1)
+    centre = x if distribution.at == "input" else cut.value
+
+    def predict(output: torch.Tensor) -> torch.Tensor:
+        return known if known is not None else output.argmax(dim=1)
+
+    def scored(output: torch.Tensor, predicted: torch.Tensor) -> torch.Tensor:
+        values = score(output, predicted)
+        if values.shape != predicted.shape:
+            raise InputError(
+                f"A quantity gives one number per example, {tuple(predicted.shape)}. Got {tuple(values.shape)}."
+            )
+        return values
 
     def cut_at(sample: torch.Tensor) -> Cut:
         return cutting.h(sample) if distribution.at == "input" else cut.replace(sample)
 
-    centre = x if distribution.at == "input" else cut.value
-    total = torch.zeros_like(cut.value)
-    for sample in distribution.samples(centre, seed):
-        with torch.no_grad():
-            here = cut_at(sample)
-        with torch.enable_grad():
-            z = here.value.detach().requires_grad_()
-            quantity = _scored(score, cutting.g(here.replace(z)), predicted).sum()
-            if not quantity.requires_grad:
-                raise InputError("The quantity does not depend on the slice through differentiable operations.")
-            (gradient,) = torch.autograd.grad(quantity, z)
-        total += gradient
+    if isinstance(distribution, Point):
+        # One pass gives the prediction, the quantity and its gradient: the floor.
+        total, output = gradient(cutting, cut, lambda output: scored(output, predict(output)))
+        predicted = predict(output)
         task.advance(len(x))
-    found = {"predicted": predicted, "values": values, "influence": total / distribution.count}
-    if not torch.isfinite(found["influence"]).all():
+    else:
+        with torch.no_grad():
+            output = cutting.g(cut)
+        predicted = predict(output)
+        # Sums of half-precision numbers would lose the small ones.
+        total = torch.zeros_like(cut.value, dtype=torch.promote_types(cut.value.dtype, torch.float32))
+        for sample in distribution.samples(centre, seed):
+            with torch.no_grad():
+                here = cut_at(sample)
+            total += gradient(cutting, here, lambda output: scored(output, predicted))[0]
+            task.advance(len(x))
+        total /= distribution.count
+    if not torch.isfinite(total).all():
         raise ModelError("The gradient of the quantity is NaN or infinite. Is the quantity differentiable there?")
+    values = scored(output, predicted)
+    found = {"inputs": x, "activation": cut.value, "predicted": predicted, "values": values, "influence": total}
     origin = distribution.origin(centre)
     if origin is not None:
         with torch.no_grad():
             start = cut_at(origin)
-            change = values - _scored(score, cutting.g(start), predicted)
+            change = values - scored(cutting.g(start), predicted)
         # Attribution is influence times the distance to the baseline (section 3.1). It is efficient where it
         # sums to the change of the quantity; the gap is what is missing.
-        found["attribution"] = found["influence"] * (cut.value - start.value)
+        found["attribution"] = total * (cut.value - start.value)
         found["gap"] = found["attribution"].flatten(1).sum(dim=1) - change
-    return found
+    # Off the device batch by batch, so that it holds one batch, whatever the number of examples.
+    return {name: _stored(tensor) for name, tensor in found.items()}
 
 
-def _scored(score: Score, logits: torch.Tensor, predicted: torch.Tensor) -> torch.Tensor:
-    values = score(logits, predicted)
-    if values.shape != predicted.shape:
-        raise InputError(
-            f"A quantity gives one number per example, {tuple(predicted.shape)}. Got {tuple(values.shape)}."
-        )
-    return values
+def _stored(tensor: torch.Tensor) -> torch.Tensor:
+    """On the CPU, and in a floating type that numpy and JSON know."""
+    return tensor.cpu() if tensor.dtype in (torch.float32, torch.float64, torch.int64) else tensor.cpu().float()
+
+
+def _joined(parts: Iterable[Found]) -> Found:
+    """The explanations of all batches, example by example."""
+    kept = list(parts)
+    return {name: torch.cat([part[name] for part in kept]) for name in kept[0]}
+
+
+def _average(parts: Iterable[Found], n: int, classes: int) -> Found:
+    """One explanation: the mean over all examples, and the class that most of them are predicted to be."""
+    sums: Found = {}
+    counts = torch.zeros(classes, dtype=torch.int64)
+    for part in parts:
+        counts += part.pop("predicted").bincount(minlength=classes)
+        for name, tensor in part.items():
+            total = tensor.sum(dim=0, keepdim=True, dtype=torch.float64)
+            sums[name] = sums[name] + total if name in sums else total
+    return {name: (total / n).float() for name, total in sums.items()} | {"predicted": counts.argmax()[None]}
+
+
+def _of_class(model: Model, data: Data | torch.Tensor, name: str) -> Data:
+    if not isinstance(data, Data):
+        raise InputError(f"The examples of '{name}' cannot be told without labels. Give Data instead of a tensor.")
+    chosen = data.take(torch.nonzero(data.y == model.class_index(name)).flatten())
+    if len(chosen) == 0:
+        raise InputError(f"'{data.name}' has no example of '{name}'.")
+    return chosen

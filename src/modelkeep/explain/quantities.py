@@ -1,4 +1,4 @@
-"""Quantities of interest: what is to be explained, as a number computed from the logits (thesis 002, 3.2.1)."""
+"""Quantities of interest: what is to be explained, as a number per example (thesis 002, 3.2.1)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,41 @@ from typing import Protocol
 
 import torch
 
+from modelkeep.errors import InputError, bad_parameter
 from modelkeep.model import Model
+from modelkeep.slices import Place
 
 Score = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Maps logits `(n, classes)` and the labels `(n,)` predicted for the explained points to one number each, `(n,)`.
 
 The labels are handed in because a distribution of interest leaves the explained point: on the line from a baseline,
-"the predicted class" still means the class of the point, not the class of wherever the line has come to.
+"the predicted class" still means the class of the point, not the class of wherever the line has come to. The score of
+a quantity with a `place` is handed the value there, `(n, ...)`, instead of the logits.
 """
 
 
 class Quantity(Protocol):
-    """Anything that can be explained. `score` looks the names up, so that a wrong one is refused before the work."""
+    """Anything that can be explained. `score` looks the names up, so that a wrong one is refused before the work.
 
+    `place` is where in the network the quantity is read; None is its output.
+    """
+
+    @property
+    def place(self) -> Place | None: ...
     def score(self, model: Model) -> Score: ...
 
 
 @dataclass(frozen=True)
-class PredictedScore:
+class _OfOutput:
+    """What the quantities of the logits share."""
+
+    @property
+    def place(self) -> Place | None:
+        return None
+
+
+@dataclass(frozen=True)
+class PredictedScore(_OfOutput):
     """The logit of the class that the model predicts for each explained point."""
 
     def score(self, model: Model) -> Score:
@@ -36,7 +53,7 @@ class PredictedScore:
 
 
 @dataclass(frozen=True)
-class ClassScore:
+class ClassScore(_OfOutput):
     """The logit of one class: why `name`?"""
 
     name: str
@@ -50,7 +67,7 @@ class ClassScore:
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(_OfOutput):
     """The difference of two logits: why `name` rather than `against`?"""
 
     name: str
@@ -58,6 +75,8 @@ class Contrast:
 
     def score(self, model: Model) -> Score:
         label, other = model.class_index(self.name), model.class_index(self.against)
+        if label == other:
+            raise bad_parameter("Contrast", "against", f"another class than '{self.name}'", self.against)
         return lambda logits, _: logits[:, label] - logits[:, other]
 
     def __str__(self) -> str:
@@ -65,7 +84,21 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class OfLogits:
+class AgainstAll(_OfOutput):
+    """The logit of one class minus the mean of all others: why `name` rather than anything else?"""
+
+    name: str
+
+    def score(self, model: Model) -> Score:
+        label, others = model.class_index(self.name), len(model.classes) - 1
+        return lambda logits, _: logits[:, label] - (logits.sum(dim=1) - logits[:, label]) / others
+
+    def __str__(self) -> str:
+        return f"class '{self.name}' rather than the others"
+
+
+@dataclass(frozen=True)
+class OfLogits(_OfOutput):
     """Any differentiable `function` of the logits, `(n, classes)` to `(n,)`; `name` is what results call it."""
 
     name: str
@@ -76,3 +109,86 @@ class OfLogits:
 
     def __str__(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True)
+class _OfInner:
+    """What the quantities of an inner place share. `call` says which call of a module that is called repeatedly."""
+
+    at: str
+    index: int | tuple[int, ...]
+    call: int | None = None
+
+    @property
+    def place(self) -> Place | None:
+        return Place(self.at, self.call)
+
+
+@dataclass(frozen=True)
+class Unit(_OfInner):
+    """One unit of the value at the place `at`: `index` is a number, or one number per axis of that value."""
+
+    def score(self, model: Model) -> Score:
+        index = self.index if isinstance(self.index, tuple) else (self.index,)
+
+        def unit(value: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+            if value.ndim != len(index) + 1:
+                hint = " Channel(…) takes all positions of one channel." if value.ndim > 2 else ""
+                raise InputError(
+                    f"A unit at '{self.at}' needs {value.ndim - 1} numbers, for a value of shape "
+                    f"{tuple(value.shape[1:])}. Got {self.index}.{hint}"
+                )
+            _check_index("Unit", self.at, index, value.shape[1:])
+            for i in index:
+                value = value[:, i]
+            return value
+
+        return unit
+
+    def __str__(self) -> str:
+        return f"unit {self.index} of '{self.at}'"
+
+
+@dataclass(frozen=True)
+class Channel(_OfInner):
+    """The mean of one channel of the feature map at the place `at`, over all positions."""
+
+    index: int
+
+    def score(self, model: Model) -> Score:
+        def channel(value: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+            if value.ndim < 3:
+                raise InputError(f"'{self.at}' has units, not channels: its value has shape {tuple(value.shape[1:])}.")
+            _check_index("Channel", self.at, (self.index,), value.shape[1:2])
+            return value[:, self.index].flatten(1).mean(dim=1)
+
+        return channel
+
+    def __str__(self) -> str:
+        return f"channel {self.index} of '{self.at}'"
+
+
+@dataclass(frozen=True)
+class OfInner:
+    """Any differentiable `function` of the value at the place `at`, `(n, ...)` to `(n,)`; results call it `name`."""
+
+    name: str
+    at: str
+    function: Callable[[torch.Tensor], torch.Tensor]
+    call: int | None = None
+
+    @property
+    def place(self) -> Place | None:
+        return Place(self.at, self.call)
+
+    def score(self, model: Model) -> Score:
+        return lambda value, _: self.function(value)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _check_index(function: str, place: str, index: tuple[int, ...], sizes: torch.Size) -> None:
+    for i, size in zip(index, sizes, strict=True):
+        if not 0 <= i < size:
+            raise bad_parameter(function, "index", f"0 to {size - 1} at '{place}'", i)
