@@ -181,3 +181,18 @@ def test_bars_are_as_long_as_the_values_and_whiskers_as_the_intervals() -> None:
 def test_what_cannot_be_drawn_is_refused(draw: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         draw()
+
+
+def test_cells_of_a_sheet_are_painted_one_by_one() -> None:
+    drawn = plots.figure()
+    cells = drawn.add_gridspec(1, 3)
+    plots.paint_image(drawn.add_subplot(cells[0]), 255 * noise(3, 4, 4), bounds=(0, 255))
+    plots.paint_heat(drawn.add_subplot(cells[1]), noise(1, 4, 4), torch.full((4, 4), -3.0), limit=2.0)
+    named = plots.axes(drawn, "third", at=cells[2])
+    assert [len(ax.get_images()) for ax in drawn.axes] == [1, 2, 0]
+    assert named.get_title(loc="left") == "third"
+    heat = drawn.axes[1].get_images()[1]
+    assert heat.get_clim() == (-2.0, 2.0)
+    assert np.asarray(heat.get_alpha()).max() == 1, "what is beyond the limit is no more than opaque"
+    with pytest.raises(InputError, match="must agree"):
+        plots.paint_heat(drawn.axes[1], noise(1, 4, 4), noise(4, 5), limit=1.0)

@@ -17,7 +17,8 @@ from modelkeep.errors import InputError, bad_parameter
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.gridspec import SubplotSpec
 
     from modelkeep.results import Estimate
 
@@ -35,9 +36,16 @@ def figure(width: float = 6.4, height: float = 3.8) -> Figure:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08), facecolor="white")
 
 
-def axes(figure: Figure, title: str = "", x_label: str = "", y_label: str = "", grid: Literal["x", "y"] = "y") -> Axes:
-    """The figure's one pair of axes, in our style, with lines across the `grid` axis."""
-    ax = figure.add_subplot()
+def axes(
+    figure: Figure | SubFigure,
+    title: str = "",
+    x_label: str = "",
+    y_label: str = "",
+    grid: Literal["x", "y"] = "y",
+    at: SubplotSpec | None = None,
+) -> Axes:
+    """A pair of axes in our style, with lines across the `grid` axis: the figure's one, or the one `at` a place."""
+    ax = figure.add_subplot() if at is None else figure.add_subplot(at)
     ax.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold")
     ax.set_xlabel(x_label, color=MUTED, fontsize=9)
     ax.set_ylabel(y_label, color=MUTED, fontsize=9)
@@ -79,18 +87,33 @@ def heat_over_image(
     `images: (n, c, h, w)` with values in `bounds`, `heat: (n, h, w)`.
     """
     values, limit = _signed("heat_over_image", heat)
-    pictures = _pixels(images, bounds)
-    if pictures.shape[:3] != values.shape:
+    if images.ndim != 4 or len(images) != len(heat):
         raise InputError(f"Images and heat must agree. Got {tuple(images.shape)} and {tuple(heat.shape)}.")
-    grey = pictures.mean(axis=3) if pictures.ndim == 4 else pictures
+    return _grid(values, titles, columns, lambda ax, i: paint_heat(ax, images[i], heat[i], limit, bounds), limit)
+
+
+def paint_image(ax: Axes, image: torch.Tensor, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
+    """One picture, `image: (c, h, w)`, grey or RGB with values in `bounds`, in a cell without axes."""
+    ax.set_axis_off()
+    ax.imshow(_pixels(image[None], bounds)[0], cmap="gray", vmin=0, vmax=1)
+
+
+def paint_heat(
+    ax: Axes, image: torch.Tensor, heat: torch.Tensor, limit: float, bounds: tuple[float, float] = (0.0, 1.0)
+) -> None:
+    """One signed map, `heat: (h, w)` from -`limit` to `limit`, over a faded grey picture, the more opaque the stronger.
+
+    `image: (c, h, w)` has values in `bounds`.
+    """
+    values, picture = _signed("paint_heat", heat[None])[0][0], _pixels(image[None], bounds)[0]
+    if picture.shape[:2] != values.shape:
+        raise InputError(f"Images and heat must agree. Got {tuple(image.shape)} and {tuple(heat.shape)}.")
+    grey = picture.mean(axis=2) if picture.ndim == 3 else picture
+    ax.set_axis_off()
     # Pale, so that the colours stand out; the square root lets weak influences be seen too.
-    faded, opacity = 0.6 + 0.4 * grey, (abs(values) / limit) ** 0.5
-
-    def paint(ax: Axes, i: int) -> None:
-        ax.imshow(faded[i], cmap="gray", vmin=0, vmax=1)
-        ax.imshow(values[i], cmap=DIVERGING, vmin=-limit, vmax=limit, alpha=opacity[i])
-
-    return _grid(values, titles, columns, paint, limit)
+    ax.imshow(0.6 + 0.4 * grey, cmap="gray", vmin=0, vmax=1)
+    opacity = (abs(values) / limit).clip(0, 1) ** 0.5
+    ax.imshow(values, cmap=DIVERGING, vmin=-limit, vmax=limit, alpha=opacity)
 
 
 def curve(
