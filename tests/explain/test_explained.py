@@ -32,21 +32,29 @@ def test_says_what_was_asked(small_cnn: Model, images: torch.Tensor) -> None:
     assert rows["at"] == "2"
     assert rows["over"] == "line from 0 at the input, 9 points"
     assert rows["efficiency gap"].endswith("n=3")
-    assert rows["strongest"].startswith("channel ")
+    assert rows["largest attribution"].startswith("channel ")
     point = dict(influence(small_cnn, images, seed=0).rows())
     assert "efficiency gap" not in point
-    assert "strongest" not in point
+    assert not any(label.startswith("largest") for label in point)
 
 
 def test_the_strongest_come_first_with_their_names() -> None:
+    """Units of measure do not matter: of a feature that hardly varies, a unit is much."""
     layer = nn.Linear(3, 2)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0, -5.0, 2.0], [0.0, 0.0, 0.0]]))
-    data = Data(torch.rand(4, 3), torch.zeros(4, dtype=torch.int64), ("a", "b"), features=("age", "debt", "rent"))
-    found = influence(Model(layer, input_shape=(3,), classes=("a", "b")), data, quantity=ClassScore("a"), seed=0)
-    assert [(name, e.value) for name, e in found.strongest(3)] == [("debt", -5.0), ("rent", 2.0), ("age", 1.0)]
+    x = torch.tensor([[0.0, 0.0, 0.0], [20.0, 2.0, 1.0]])
+    data = Data(x, torch.zeros(2, dtype=torch.int64), ("a", "b"), features=("age", "debt", "rent"))
+    model = Model(layer, input_shape=(3,), classes=("a", "b"), bounds=None)
+    found = influence(model, data, quantity=ClassScore("a"), seed=0)
+    spread = 2**0.5 / 2  # of the numbers 0 and 1, as an estimate from a sample
+    wanted = [("age", 20 * spread), ("debt", -5 * 2 * spread), ("rent", 2 * spread)]
+    assert [name for name, _ in found.strongest(3)] == [name for name, _ in wanted]
+    assert [e.value for _, e in found.strongest(3)] == pytest.approx([value for _, value in wanted])
     assert found.provenance.data == data.fingerprint()
     assert plots.png_bytes(found.draw()).startswith(b"\x89PNG")
+    one = influence(model, data.first(1), quantity=ClassScore("a"), seed=0)  # no spread to compare by
+    assert [(name, e.value) for name, e in one.strongest(3)] == [("debt", -5.0), ("rent", 2.0), ("age", 1.0)]
 
 
 @pytest.mark.parametrize("place", ["input", "0", "2", "4"])

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Point, Points, Sampler
+from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Path, Point, Points, Sampler
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
+from modelkeep.explain.presets import (
+    channel_influence,
+    conductance,
+    grad_cam,
+    integrated_gradients,
+    saliency,
+    smooth_grad,
+)
 from modelkeep.explain.quantities import (
     AgainstAll,
     Channel,
@@ -29,11 +37,18 @@ __all__ = [
     "Line",
     "OfInner",
     "OfLogits",
+    "Path",
     "Point",
     "Points",
     "PredictedScore",
     "Quantity",
     "Sampler",
     "Unit",
+    "channel_influence",
+    "conductance",
+    "grad_cam",
     "influence",
+    "integrated_gradients",
+    "saliency",
+    "smooth_grad",
 ]

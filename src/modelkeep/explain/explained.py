@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from modelkeep.errors import InputError
 from modelkeep.results import Estimate, Result, Tensor
 
 if TYPE_CHECKING:
@@ -51,17 +52,40 @@ class Explained(Result):
             ("quantity", str(self._mean(self.values))),
         ]
         if self.slice != "input" or self.influence.ndim == 2:  # the channels of a picture tell nothing
-            rows.append(("strongest", ", ".join(name for name, _ in self.strongest(3))))
+            strongest = ", ".join(name for name, _ in self.strongest(3))
+            rows.append((f"largest {self.comparable()[1]}", strongest))
         if self.gap is not None:
             rows.append(("efficiency gap", str(self._mean(self.gap.abs()))))
         return rows
 
     def strongest(self, count: int) -> list[tuple[str, Estimate]]:
-        """The units (of an image or a feature map: the channels) of the largest mean absolute influence, in order."""
-        influence = self.influence if self.influence.ndim < 4 else self.influence.flatten(2).sum(dim=2)
-        influence = influence.flatten(1)
-        order = influence.abs().mean(dim=0).argsort(descending=True, stable=True)[:count]
-        return [(self._unit(int(i)), self._mean(influence[:, i])) for i in order]
+        """The units (of an image or a feature map: the channels) that count most, by `comparable`, in order."""
+        values, _ = self.comparable()
+        order = values.abs().mean(dim=0).argsort(descending=True, stable=True)[:count]
+        return [(self._unit(int(i)), self._mean(values[:, i])) for i in order]
+
+    def comparable(self) -> tuple[torch.Tensor, str]:
+        """A number per example and unit, `(n, units)`, by which units can be compared, and what it is.
+
+        Attribution, where there is a baseline. Else influence; that of a table's features is taken per spread of the
+        feature in the explained examples, because a metre and a millimetre cannot be compared.
+        """
+        values, what = self.influence, "influence"
+        if self.attribution is not None:
+            values, what = self.attribution, "attribution"
+        elif self.slice == "input" and self.inputs.ndim == 2 and len(self.inputs) > 1:
+            values, what = self.influence * self.inputs.std(dim=0), "influence per spread of the feature"
+        return (values if values.ndim < 4 else values.flatten(2).sum(dim=2)).flatten(1), what
+
+    def heat(self) -> torch.Tensor:
+        """A signed map per example, `(n, height, width)`: attribution where there is one, and else influence.
+
+        Channels are summed. Only where the slice is a feature map.
+        """
+        drawn = self.influence if self.attribution is None else self.attribution
+        if drawn.ndim not in (3, 4):
+            raise InputError(f"'{self.slice}' has no map: its value has shape {tuple(drawn.shape[1:])}.")
+        return drawn if drawn.ndim == 3 else drawn.sum(dim=1)
 
     def draw(self) -> Figure:
         """Signed maps, over the inputs where they fit; the strongest units where the slice has no space.
@@ -70,14 +94,16 @@ class Explained(Result):
         """
         from modelkeep import plots
 
-        drawn = self.influence if self.attribution is None else self.attribution
-        if drawn.ndim not in (3, 4):
-            title = f"Influence on {self.quantity}"
-            return plots.bars(dict(self.strongest(8)), title=title, x_label="mean influence")
-        heat = (drawn if drawn.ndim == 3 else drawn.sum(dim=1))[:8]
+        if self.influence.ndim not in (3, 4):
+            what = f"mean {self.comparable()[1]}"
+            return plots.bars(dict(self.strongest(8)), title=f"What moves {self.quantity}", x_label=what)
+        heat = self.heat()[:8]
         titles = [self.classes[label] for label in self.predicted[:8].tolist()]
-        if self.inputs.ndim != 4 or self.inputs.shape[2:] != heat.shape[1:] or self.inputs.shape[1] not in (1, 3):
+        if self.inputs.ndim != 4 or self.inputs.shape[1] not in (1, 3):
             return plots.signed_heat(heat, titles)
+        if self.inputs.shape[2:] != heat.shape[1:]:  # a smaller feature map: laid over the whole picture
+            size = self.inputs.shape[2:]
+            heat = torch.nn.functional.interpolate(heat[:, None], size, mode="bilinear", align_corners=False)[:, 0]
         bounds = self.bounds if self.bounds is not None else (float(self.inputs.min()), float(self.inputs.max()))
         return plots.heat_over_image(self.inputs[:8], heat, titles, bounds=bounds)
 

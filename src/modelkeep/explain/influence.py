@@ -9,7 +9,7 @@ import torch
 from modelkeep import progress
 from modelkeep.data import Data
 from modelkeep.errors import InputError, ModelError, bad_parameter
-from modelkeep.explain.distributions import DataSet, Distribution, Point
+from modelkeep.explain.distributions import DataSet, Distribution, Path, Point
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.quantities import PredictedScore, Quantity, Score
 from modelkeep.model import Model
@@ -135,6 +135,7 @@ def _explain(
     def cut_at(sample: torch.Tensor) -> Cut:
         return cutting.h(sample) if distribution.at == "input" else cut.replace(sample)
 
+    walk: _Walk | None = None
     if isinstance(distribution, Point):
         # One pass gives the prediction, the quantity and its gradient: the floor.
         total, output = gradient(cutting, cut, lambda output: scored(output, predict(output)))
@@ -146,10 +147,15 @@ def _explain(
         predicted = predict(output)
         # Sums of half-precision numbers would lose the small ones.
         total = torch.zeros_like(cut.value, dtype=torch.promote_types(cut.value.dtype, torch.float32))
+        if isinstance(distribution, Path):
+            walk = _Walk(distribution, centre, cutting)
         for sample in distribution.samples(centre, seed):
             with torch.no_grad():
                 here = cut_at(sample)
-            total += gradient(cutting, here, lambda output: scored(output, predicted))[0]
+            slope, _ = gradient(cutting, here, lambda output: scored(output, predicted))
+            total += slope
+            if walk is not None:
+                walk.step(slope)
             task.advance(len(x))
         total /= distribution.count
     if not torch.isfinite(total).all():
@@ -163,10 +169,28 @@ def _explain(
             change = values - scored(cutting.g(start), predicted)
         # Attribution is influence times the distance to the baseline (section 3.1). It is efficient where it
         # sums to the change of the quantity; the gap is what is missing.
-        found["attribution"] = total * (cut.value - start.value)
+        found["attribution"] = total * (cut.value - start.value) if walk is None else walk.flow
         found["gap"] = found["attribution"].flatten(1).sum(dim=1) - change
     # Off the device batch by batch, so that it holds one batch, whatever the number of examples.
     return {name: _stored(tensor) for name, tensor in found.items()}
+
+
+class _Walk:
+    """The way of the value at the slice along a path, and what flowed through it so far."""
+
+    def __init__(self, path: Path, centre: torch.Tensor, cutting: Slice) -> None:
+        self._ends, self._cutting = path.ends(centre), cutting
+        self._here = self._value(path.origin(centre))
+        self.flow = torch.zeros_like(self._here, dtype=torch.promote_types(self._here.dtype, torch.float32))
+
+    def step(self, slope: torch.Tensor) -> None:
+        ahead = self._value(next(self._ends))
+        self.flow += slope * (ahead - self._here)
+        self._here = ahead
+
+    def _value(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return self._cutting.h(x).value
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor:
