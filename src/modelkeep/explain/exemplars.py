@@ -144,7 +144,7 @@ def exemplars(
 
 def is_map(shape: Sequence[int]) -> bool:
     """Whether a value of `shape` (of one example) is a feature map, so that its channels are what has a meaning."""
-    return len(shape) >= 3
+    return len(shape) == 3
 
 
 def checked_units(function: str, units: Sequence[int], slice: str, shape: tuple[int, ...]) -> tuple[int, ...]:
