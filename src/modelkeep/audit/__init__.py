@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 from modelkeep.audit.audit import Audit, Settings, audit
-from modelkeep.audit.findings import Finding, Measure, Picture, Section
-from modelkeep.audit.report import render, write
+from modelkeep.audit.explanations import Explanations, explanations
+from modelkeep.audit.findings import Finding, Measure, Section
+from modelkeep.audit.methods import METHODS, OF_FEATURE_MAPS, Method
+from modelkeep.audit.picture import Picture
+from modelkeep.audit.report import render, write, write_explanations
 
-__all__ = ["Audit", "Finding", "Measure", "Picture", "Section", "Settings", "audit", "render", "write"]
+__all__ = [
+    "METHODS",
+    "OF_FEATURE_MAPS",
+    "Audit",
+    "Explanations",
+    "Finding",
+    "Measure",
+    "Method",
+    "Picture",
+    "Section",
+    "Settings",
+    "audit",
+    "explanations",
+    "render",
+    "write",
+    "write_explanations",
+]

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from modelkeep.audit.explanations import Explanations
+from modelkeep.audit.picture import Picture
 from modelkeep.results import Estimate
 
 # "unclear" is for too few examples to support a claim; it is never shown as good.
@@ -40,15 +42,6 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture as a data URI, so that the report needs no other file."""
-
-    uri: str
-    alt: str
-    caption: str
-
-
-@dataclass(frozen=True)
 class Section:
     """One chapter of the report. Pictures are drawn for the page and left out of JSON."""
 
@@ -57,6 +50,7 @@ class Section:
     measures: tuple[Measure, ...] = ()
     findings: tuple[Finding, ...] = ()
     pictures: Annotated[tuple[Picture, ...], Field(exclude=True)] = field(default=(), repr=False)
+    explanations: Explanations | None = None
 
 
 def percent(share: float) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from modelkeep import plots
-from modelkeep.audit.findings import Finding, Measure, Picture, Section, percent
+from modelkeep.audit.findings import Finding, Measure, Section, percent
+from modelkeep.audit.picture import Picture
 from modelkeep.data import Data
 from modelkeep.errors import SliceError
 from modelkeep.explain import ClassScore, Line, influence

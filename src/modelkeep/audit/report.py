@@ -1,17 +1,48 @@
-"""The report: one HTML file that opens offline, and one JSON file for machines."""
+"""The pages that people read, each one HTML file that opens offline, and the JSON files for machines."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from modelkeep.audit.audit import Audit
+from modelkeep.audit.explanations import Explanations
 from modelkeep.audit.findings import percent
 from modelkeep.errors import ModelKeepError
 from modelkeep.files import replacing
 
 
-def render(audit: Audit) -> str:
+def render(found: Audit | Explanations) -> str:
     """The whole report as one self-contained HTML page."""
+    if isinstance(found, Audit):
+        return _page("report.html", audit=found, provenance=found.provenance)
+    return _page("explain.html", explanations=found, provenance=found.provenance)
+
+
+def write(audit: Audit, folder: str | Path) -> tuple[Path, Path]:
+    """Write `report.html` and `run.json` to `folder`; each replaces an older one in one motion."""
+    page, record = write_files(folder, {"report.html": render(audit), "run.json": audit.to_json()})
+    return page, record
+
+
+def write_explanations(found: Explanations, folder: str | Path) -> tuple[Path, ...]:
+    """Write `explain.html`, `explain.json` and a PNG per picture to `folder`; each replaces an older one."""
+    return write_files(folder, {"explain.html": render(found), "explain.json": found.to_json(), **found.pictures()})
+
+
+def write_files(folder: str | Path, files: dict[str, str | bytes]) -> tuple[Path, ...]:
+    """Write each of the named files whole or not at all, and say where they are."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return tuple(_replace(folder / name, content) for name, content in files.items())
+    except OSError as error:
+        raise ModelKeepError(
+            f"The report cannot be written to '{folder}': {error.strerror}. Name another folder with --out."
+        ) from error
+
+
+def _page(template: str, **values: Any) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -22,22 +53,10 @@ def render(audit: Audit) -> str:
         lstrip_blocks=True,
     )
     environment.filters["percent"] = percent
-    return environment.get_template("report.html").render(audit=audit)
+    return environment.get_template(template).render(values)
 
 
-def write(audit: Audit, folder: str | Path) -> tuple[Path, Path]:
-    """Write `report.html` and `run.json` to `folder`; each replaces an older one in one motion."""
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _replace(folder / "report.html", render(audit)), _replace(folder / "run.json", audit.to_json())
-    except OSError as error:
-        raise ModelKeepError(
-            f"The report cannot be written to '{folder}': {error.strerror}. Name another folder with --out."
-        ) from error
-
-
-def _replace(path: Path, text: str) -> Path:
+def _replace(path: Path, content: str | bytes) -> Path:
     with replacing(path) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
+        unfinished.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
     return path

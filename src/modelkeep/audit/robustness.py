@@ -11,7 +11,8 @@ from torch import nn
 
 from modelkeep import plots
 from modelkeep.attack import Attacked, pgd
-from modelkeep.audit.findings import Finding, Measure, Picture, Section, Severity, percent
+from modelkeep.audit.findings import Finding, Measure, Section, Severity, percent
+from modelkeep.audit.picture import Picture
 from modelkeep.card import Preprocessing
 from modelkeep.data import Data
 from modelkeep.model import Model

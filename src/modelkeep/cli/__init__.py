@@ -11,6 +11,7 @@ from modelkeep.cli import data, study
 from modelkeep.cli.audit import audit
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
+from modelkeep.cli.explain import explain
 from modelkeep.errors import ModelKeepError
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(audit)
+app.command()(explain)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")

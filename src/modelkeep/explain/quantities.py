@@ -85,16 +85,26 @@ class Contrast(_OfOutput):
 
 @dataclass(frozen=True)
 class AgainstAll(_OfOutput):
-    """The logit of one class minus the mean of all others: why `name` rather than anything else?"""
+    """The logit of one class minus the mean of all others: why `name` rather than anything else?
 
-    name: str
+    Without a name it is the class that the model predicts for each explained point.
+    """
+
+    name: str | None = None
 
     def score(self, model: Model) -> Score:
-        label, others = model.class_index(self.name), len(model.classes) - 1
-        return lambda logits, _: logits[:, label] - (logits.sum(dim=1) - logits[:, label]) / others
+        one = (PredictedScore() if self.name is None else ClassScore(self.name)).score(model)
+        others = len(model.classes) - 1
+
+        def against_all(logits: torch.Tensor, predicted: torch.Tensor) -> torch.Tensor:
+            own = one(logits, predicted)
+            return own - (logits.sum(dim=1) - own) / others
+
+        return against_all
 
     def __str__(self) -> str:
-        return f"class '{self.name}' rather than the others"
+        name = "predicted class" if self.name is None else f"class '{self.name}'"
+        return f"{name} rather than the others"
 
 
 @dataclass(frozen=True)

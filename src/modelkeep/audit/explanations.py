@@ -1,0 +1,211 @@
+"""Explanations: the same examples explained for several quantities, side by side, at each of several slices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from modelkeep.audit.methods import Explainer, Method, spread
+from modelkeep.audit.picture import Picture
+from modelkeep.audit.side_by_side import maps, unit_bars
+from modelkeep.data import Data
+from modelkeep.explain import Explained, Quantity
+from modelkeep.model import Model
+from modelkeep.results import Estimate, Result, measured
+from modelkeep.slices import Place
+
+MOST_UNITS = 8  # what a person still compares
+
+
+@dataclass(frozen=True)
+class Example:
+    """One explained example: which of the data it is, its label where the data has one, and the model's answer."""
+
+    index: int
+    label: str | None
+    predicted: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Quantified:
+    """One quantity at one slice: its mean value, and by how much the attributions miss its change."""
+
+    quantity: str
+    value: Estimate
+    gap: Estimate | None
+
+
+@dataclass(frozen=True)
+class UnitInfluence:
+    """One unit of a slice (a feature of a table, a channel of a feature map) and its influence on each quantity."""
+
+    name: str
+    index: int
+    influence: tuple[Estimate, ...]
+    sheet: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class AtSlice:
+    """What was found at one slice.
+
+    `per` says what the influence of a unit is measured for; `mapped`, whether the picture shows where in the input.
+    """
+
+    place: Place
+    distribution: str
+    quantities: tuple[Quantified, ...]
+    units: tuple[UnitInfluence, ...]
+    per: str
+    mapped: bool
+    picture: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
+
+    @property
+    def largest(self) -> float:
+        """The end of the scale that all bars of this slice share."""
+        ends = [abs(end) for unit in self.units for e in unit.influence for end in (e.low, e.value, e.high)]
+        return max(ends, default=0.0) or 1.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanations(Result):
+    """Examples of the data, explained slice by slice. Pictures are drawn for the page and left out of JSON."""
+
+    model_name: str
+    data_name: str
+    method: str
+    examples: tuple[Example, ...]
+    slices: tuple[AtSlice, ...]
+
+    def pictures(self) -> dict[str, bytes]:
+        """All pictures as PNG files, by a name for each."""
+        found: dict[str, bytes] = {}
+        for at in self.slices:
+            stem = "explain-" + re.sub(r"[^\w.-]+", "-", str(at.place)).strip("-")
+            if at.picture is not None:
+                found[f"{stem}.png"] = at.picture.png
+            for unit in at.units:
+                if unit.sheet is not None:
+                    found[f"{stem}-{unit.name.replace(' ', '-')}.png"] = unit.sheet.png
+        return found
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Per slice and quantity, the strongest units and, where there is a baseline, what the attributions miss."""
+        rows = []
+        for at in self.slices:
+            for i, quantified in enumerate(at.quantities):
+                strongest = sorted(at.units, key=lambda unit: -abs(unit.influence[i].value))[:3]
+                told = [f"{unit.name} {unit.influence[i].value:+.2g}" for unit in strongest]
+                if quantified.gap is not None:
+                    told.append(f"gap {quantified.gap.value:.2g}")
+                rows.append((str(at.place) if i == 0 else "", f"{quantified.quantity}: {', '.join(told)}"))
+        return rows
+
+
+def explanations(
+    model: Model,
+    data: Data,
+    index: Sequence[int],
+    *,
+    places: Sequence[Place],
+    quantities: Sequence[Quantity],
+    method: Method = "integrated-gradients",
+    labelled: bool = True,
+    name: str = "",
+    seed: int,
+) -> Explanations:
+    """Explain the examples of `data` at `index`: each of `quantities` at each of `places`, by one method.
+
+    Features of a table are measured in units of their spread over all of `data`; without that, millimetres would
+    always seem to count more than metres. `labelled` says whether the labels of the data are the truth.
+    """
+    chosen = data.take(index)
+    explain = Explainer(method, model, data)
+    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+        probabilities, predicted = model.probs(chosen.x).cpu().max(dim=1)
+        examples = tuple(
+            Example(i, data.classes[label] if labelled else None, model.classes[answer], probability)
+            for i, label, answer, probability in zip(
+                index, chosen.y.tolist(), predicted.tolist(), probabilities.tolist(), strict=True
+            )
+        )
+        found = {place: [explain(chosen, place, quantity, seed) for quantity in quantities] for place in places}
+        return Explanations(
+            provenance=provenance(),
+            model_name=name or type(model.module).__name__,
+            data_name=data.name,
+            method=method,
+            examples=examples,
+            slices=tuple(_at_slice(place, explained, examples, spread(data)) for place, explained in found.items()),
+        )
+
+
+def _at_slice(place: Place, found: list[Explained], examples: Sequence[Example], spread: torch.Tensor) -> AtSlice:
+    table = found[0].slice == "input" and found[0].influence.ndim == 2
+    units = [] if found[0].slice == "input" and not table else _units(found, spread if table else None)
+    per = "standard deviation of the feature" if table else "unit of its activation"
+    names = [explained.quantity for explained in found]
+    drawn = maps(found, [_title(example) for example in examples])
+    picture = None
+    if drawn is not None:
+        told = (
+            "Red speaks for the quantity, blue against it; one scale for all, cut off for the strongest half per cent."
+        )
+        picture = Picture.of(drawn, f"Where each quantity comes from, at {place}", told)
+    elif units:
+        bars = unit_bars({unit.name: unit.influence for unit in units}, names, f"mean influence per {per}")
+        picture = Picture.of(bars, f"The strongest units at {place}", f"Mean influence per {per}.")
+    return AtSlice(
+        place=place,
+        distribution=found[0].distribution,
+        quantities=tuple(
+            Quantified(
+                explained.quantity,
+                _mean(explained, explained.values),
+                _mean(explained, explained.gap.abs()) if explained.gap is not None else None,
+            )
+            for explained in found
+        ),
+        units=tuple(units),
+        per=per,
+        mapped=drawn is not None,
+        picture=picture,
+    )
+
+
+def _units(found: list[Explained], spread: torch.Tensor | None) -> list[UnitInfluence]:
+    """The units that are strongest for any of the quantities, in the order of their largest mean influence."""
+    per_unit = [(e.influence if e.influence.ndim < 4 else e.influence.flatten(2).sum(dim=2)).flatten(1) for e in found]
+    if spread is not None:
+        per_unit = [influences * spread for influences in per_unit]
+    strength = torch.stack([influences.abs().mean(dim=0) for influences in per_unit]).amax(dim=0)
+    order = strength.argsort(descending=True, stable=True)[:MOST_UNITS].tolist()
+    return [
+        UnitInfluence(
+            _unit_name(found[0], i),
+            i,
+            tuple(_mean(e, influences[:, i]) for e, influences in zip(found, per_unit, strict=True)),
+        )
+        for i in order
+    ]
+
+
+def _unit_name(explained: Explained, i: int) -> str:
+    if explained.features is not None and explained.slice == "input":
+        return explained.features[i]
+    return f"{'unit' if explained.influence.ndim < 4 else 'channel'} {i}"
+
+
+def _title(example: Example) -> str:
+    wrong = f"\nis {example.label}" if example.label not in (None, example.predicted) else ""
+    return f"{example.predicted} {100 * example.probability:.0f} %{wrong}"
+
+
+def _mean(explained: Explained, values: torch.Tensor) -> Estimate:
+    return Estimate.bootstrap(values.double().numpy(), explained.provenance.seed)

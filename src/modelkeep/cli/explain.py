@@ -1,0 +1,143 @@
+"""`modelkeep explain`: which part of the input, and of the network, makes the model answer as it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from modelkeep.cli.given import DataSource, Device, InputShape, Label, ModelSource, Seed, Weights, model_and_data
+
+if TYPE_CHECKING:
+    from modelkeep import Data, Model
+    from modelkeep.audit import Explanations
+    from modelkeep.explain import Quantity
+    from modelkeep.slices import Place
+
+MethodName = Literal["integrated-gradients", "saliency", "smooth-grad", "conductance", "grad-cam", "channel-influence"]
+
+
+def explain(
+    model: ModelSource,
+    data: DataSource,
+    why: Annotated[str | None, typer.Option(help="The class to explain; else the class that is predicted.")] = None,
+    rather_than: Annotated[str | None, typer.Option(help="With --why: the class that it is set against.")] = None,
+    slice: Annotated[
+        list[str] | None,
+        typer.Option(help="A place in the network, or input; repeat it for more. NAME#1 is the second call of NAME."),
+    ] = None,
+    list_slices: Annotated[bool, typer.Option("--list-slices", help="Print the places, and do nothing else.")] = False,
+    method: Annotated[MethodName, typer.Option(help="How to explain.")] = "integrated-gradients",
+    examples: Annotated[int, typer.Option(min=1, max=64, help="How many examples, of all classes in turn.")] = 8,
+    index: Annotated[list[int] | None, typer.Option(help="Explain this example of the data; repeat for more.")] = None,
+    weights: Weights = None,
+    input_shape: InputShape = None,
+    label: Label = "label",
+    out: Annotated[Path, typer.Option(help="The folder for the pictures, explain.html and explain.json.")] = Path(
+        "modelkeep-out"
+    ),
+    seed: Seed = 0,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print explain.json instead of the summary.")] = False,
+) -> None:
+    """Explain a model's answers: what in the input, and in the network, speaks for a class?
+
+    Writes a page with a picture per slice, the quantities side by side. Examples:
+
+    * `modelkeep explain model.safetensors --data digits`
+
+    * `modelkeep explain model.safetensors --data digits --why 3 --rather-than 8 --index 5`
+
+    * `modelkeep explain model.safetensors --data digits --list-slices`
+
+    * `modelkeep explain model.safetensors --data digits --slice conv2_relu --method grad-cam`
+    """
+    from modelkeep import progress
+    from modelkeep.audit import explanations, write_explanations
+
+    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    if list_slices:
+        typer.echo("\n".join(loaded.slices()))
+        return
+    quantities = _quantities(loaded, why, rather_than)
+    places = [_place(text) for text in slice] if slice else _places(loaded, method)
+    with progress.shown():
+        found = explanations(
+            loaded,
+            examined,
+            _chosen(examined, examples, index),
+            places=places,
+            quantities=quantities,
+            method=method,
+            name=Path(model).name,
+            seed=seed,
+        )
+        page, record, *pictures = write_explanations(found, out)
+    if as_json:
+        typer.echo(record.read_text(encoding="utf-8"))
+    else:
+        _tell(found, page, record, pictures)
+
+
+def _quantities(model: Model, why: str | None, rather_than: str | None) -> tuple[Quantity, ...]:
+    from modelkeep.errors import InputError
+    from modelkeep.explain import AgainstAll, ClassScore, Contrast, PredictedScore
+
+    if why is None:
+        if rather_than is not None:
+            raise InputError(f"--rather-than {rather_than} needs --why: the class that it is set against.")
+        return PredictedScore(), AgainstAll()
+    if rather_than is None:
+        return ClassScore(why), AgainstAll(why)
+    return ClassScore(why), ClassScore(rather_than), Contrast(why, rather_than)
+
+
+def _place(text: str) -> Place:
+    from modelkeep.slices import Place
+
+    name, _, call = text.rpartition("#")
+    return Place(name, int(call)) if name and call.isdigit() else Place(text)
+
+
+def _places(model: Model, method: MethodName) -> list[Place]:
+    """The input, the last feature map and the last place before the logits, as far as there are any."""
+    from modelkeep.audit import OF_FEATURE_MAPS
+    from modelkeep.errors import InputError
+    from modelkeep.explain.places import last_feature_map, last_inner_place
+    from modelkeep.slices import Place
+
+    maps = last_feature_map(model)
+    if method in OF_FEATURE_MAPS:
+        if maps is None:
+            raise InputError(f"{method} explains feature maps, and this network has none. Choose another --method.")
+        return [Place(maps)]
+    names = ["input", maps, last_inner_place(model)]
+    return [Place(name) for name in dict.fromkeys(names) if name is not None]
+
+
+def _chosen(data: Data, count: int, index: list[int] | None) -> list[int]:
+    """The examples that were asked for; else the first of each class, then the second of each, in this order."""
+    from modelkeep.errors import InputError
+
+    if index:
+        for i in index:
+            if not 0 <= i < len(data):
+                raise InputError(f"--index must be 0 to {len(data) - 1}, the examples of '{data.name}'. Got {i}.")
+        return list(dict.fromkeys(index))
+    seen: dict[int, int] = {}
+    turns = []
+    for i, label in enumerate(data.y.tolist()):
+        seen[label] = seen.get(label, 0) + 1
+        turns.append((seen[label], label, i))
+    return [i for *_, i in sorted(turns)[:count]]
+
+
+def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
+    for picture in pictures:
+        console.print(f"  {picture.resolve()}", soft_wrap=True)
+    console.print(found)
