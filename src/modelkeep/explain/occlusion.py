@@ -210,5 +210,3 @@ def _ranks(order_by: torch.Tensor) -> torch.Tensor:
 
 def _means(scores: torch.Tensor, seed: int) -> tuple[Estimate, ...]:
     return tuple(Estimate.bootstrap(scores[:, i].numpy(), seed) for i in range(scores.shape[1]))
-
-
