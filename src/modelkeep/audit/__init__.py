@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelkeep.audit.audit import Audit, Settings, audit
-from modelkeep.audit.explanations import Explanations, explanations
+from modelkeep.audit.explanations import Explanations, a_few, explanations
 from modelkeep.audit.findings import Finding, Measure, Section
 from modelkeep.audit.methods import METHODS, OF_FEATURE_MAPS, Method
 from modelkeep.audit.picture import Picture
@@ -20,6 +20,7 @@ __all__ = [
     "Picture",
     "Section",
     "Settings",
+    "a_few",
     "audit",
     "explanations",
     "render",

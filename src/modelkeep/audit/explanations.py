@@ -146,6 +146,20 @@ def explanations(
         )
 
 
+def a_few(data: Data, count: int) -> list[int]:
+    """Which examples to show: the first of each class, then the second of each, up to `count`.
+
+    >>> a_few(Data(torch.zeros(5, 1), torch.tensor([0, 0, 0, 1, 1]), ("a", "b")), 3)
+    [0, 3, 1]
+    """
+    seen = [0] * len(data.classes)
+    turns = []
+    for i, label in enumerate(data.y.tolist()):
+        seen[label] += 1
+        turns.append((seen[label], label, i))
+    return [i for *_, i in sorted(turns)[:count]]
+
+
 def _at_slice(place: Place, found: list[Explained], examples: Sequence[Example], spread: torch.Tensor) -> AtSlice:
     table = found[0].slice == "input" and found[0].influence.ndim == 2
     units = [] if found[0].slice == "input" and not table else _units(found, spread if table else None)

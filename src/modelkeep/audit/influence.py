@@ -5,35 +5,33 @@ from __future__ import annotations
 import torch
 
 from modelkeep import plots
+from modelkeep.audit.explanations import a_few, explanations
 from modelkeep.audit.findings import Finding, Measure, Section, percent
 from modelkeep.audit.picture import Picture
 from modelkeep.data import Data
-from modelkeep.errors import SliceError
-from modelkeep.explain import ClassScore, Line, influence
+from modelkeep.explain import AgainstAll, ClassScore, PredictedScore, influence
+from modelkeep.explain.places import last_inner_place
 from modelkeep.model import Model
 from modelkeep.results import Estimate
+from modelkeep.slices import Place
 
 # What a person can still read in one picture, and what gives a steady mean in little time.
-MOST_CLASSES, MOST_UNITS, MOST_EXAMPLES = 12, 40, 64
+MOST_CLASSES, MOST_UNITS, MOST_EXAMPLES, MOST_PICTURES = 12, 40, 64, 6
 
 
 def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None, seed: int) -> Section:
     """Attribution at the input, influence at an inner slice, and whether features count that never vary in the data."""
     still = (data.x == data.x[:1]).all(dim=0)
+    place = slice if slice is not None else last_inner_place(model)
+    shown = explanations(
+        model,
+        data,
+        a_few(data, MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES),
+        places=[Place(name) for name in ("input", place) if name is not None],
+        quantities=(PredictedScore(), AgainstAll()),
+        seed=seed,
+    )
     data = looked_at.first(MOST_EXAMPLES)
-    # An empty image, or the average row of a table.
-    baseline = torch.full(model.input_shape, model.bounds[0]) if model.bounds is not None else data.x.mean(dim=0)
-    at_input = influence(model, data, distribution=Line(baseline, count=20), seed=seed)
-    pictures = [
-        Picture(
-            plots.data_uri(at_input.draw()),
-            "What the predicted class depends on at the input",
-            "What spoke for the predicted class, which is in the title (red), and against it (blue), compared with an "
-            "empty input."
-            if data.x.ndim == 4
-            else "The features that move the score of the predicted class most, each per unit of its own.",
-        )
-    ]
     findings, measures = [], []
     if still.any() and not still.all() and len(data) > 1:
         # Attribution to a feature that equals the baseline is 0 by definition; influence says what could happen.
@@ -42,30 +40,15 @@ def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None
         estimate = Estimate.bootstrap(share.numpy(), seed)
         measures.append(Measure("influence on inputs that never vary", estimate))
         findings.append(_never_varying(estimate, int(still.sum()), still.numel()))
-    place = slice if slice is not None else last_inner_place(model)
-    if place is not None:
-        pictures.append(_inner_picture(model, data, place, seed))
     return Section(
         "What does it look at?",
         "Influence is the gradient of a class's score: it says which parts of the input, or of the network, the answer "
         "depends on.",
         tuple(measures),
         tuple(findings),
-        tuple(pictures),
+        (_inner_picture(model, data, place, seed),) if place is not None else (),
+        shown,
     )
-
-
-def last_inner_place(model: Model) -> str | None:
-    """The last named module whose output is not the logits; None where the network has no inner place."""
-    modules = dict(model.module.named_modules())
-    shape = model.forward(model.probe()).shape
-    for name in reversed([name for name in model.slices() if name in modules]):
-        try:
-            if model.slice(name).h(model.probe()).value.shape != shape:
-                return name
-        except SliceError:  # called more than once, or works in place: not a place to choose for somebody
-            continue
-    return None
 
 
 def _never_varying(share: Estimate, count: int, total: int) -> Finding:

@@ -13,7 +13,6 @@ from modelkeep import plots
 from modelkeep.explain import Explained
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from modelkeep.results import Estimate
@@ -62,9 +61,9 @@ def maps(found: Sequence[Explained], titles: Sequence[str]) -> Figure | None:
 
 def unit_bars(units: Mapping[str, Sequence[Estimate]], quantities: Sequence[str], x_label: str) -> Figure:
     """A column of bars for each quantity; `units` maps a name to one estimate per quantity."""
-    drawn = plots.figure(2.0 + 2.8 * len(quantities), 1.1 + 0.36 * len(units))
+    drawn = plots.figure(1.6 + 2.8 * len(quantities), 1.1 + 0.36 * len(units))
     columns = drawn.add_gridspec(1, len(quantities))
-    first: Axes | None = None
+    end = 1.05 * max(abs(x) for estimates in units.values() for e in estimates for x in (e.low, e.value, e.high)) or 1.0
     for i, quantity in enumerate(quantities):
         ax = plots.axes(drawn, textwrap.fill(quantity, 30), x_label, grid="x", at=columns[i])
         for row, estimates in enumerate(units.values()):
@@ -72,13 +71,9 @@ def unit_bars(units: Mapping[str, Sequence[Estimate]], quantities: Sequence[str]
             ax.barh(row, e.value, height=0.62, color=FOR if e.value > 0 else AGAINST)
             ax.plot([e.low, e.high], [row, row], color=plots.INK, lw=1.2, marker="|", ms=6)
         ax.axvline(0, color=plots.MUTED, lw=0.8)
+        ax.set_xlim(-end, end)
         ax.set_yticks(range(len(units)), list(units) if i == 0 else [""] * len(units), color=plots.INK)
-        if first is None:
-            first = ax
-            ax.invert_yaxis()
-        else:
-            ax.sharex(first)
-            ax.sharey(first)
+        ax.invert_yaxis()
     return drawn
 
 

@@ -117,20 +117,16 @@ def _places(model: Model, method: MethodName) -> list[Place]:
 
 
 def _chosen(data: Data, count: int, index: list[int] | None) -> list[int]:
-    """The examples that were asked for; else the first of each class, then the second of each, in this order."""
+    """The examples that were asked for by number, else a few of each class."""
+    from modelkeep.audit import a_few
     from modelkeep.errors import InputError
 
-    if index:
-        for i in index:
-            if not 0 <= i < len(data):
-                raise InputError(f"--index must be 0 to {len(data) - 1}, the examples of '{data.name}'. Got {i}.")
-        return list(dict.fromkeys(index))
-    seen: dict[int, int] = {}
-    turns = []
-    for i, label in enumerate(data.y.tolist()):
-        seen[label] = seen.get(label, 0) + 1
-        turns.append((seen[label], label, i))
-    return [i for *_, i in sorted(turns)[:count]]
+    if not index:
+        return a_few(data, count)
+    for i in index:
+        if not 0 <= i < len(data):
+            raise InputError(f"--index must be 0 to {len(data) - 1}, the examples of '{data.name}'. Got {i}.")
+    return list(dict.fromkeys(index))
 
 
 def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -> None:
