@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Path, Point, Points, Sampler
+from modelkeep.explain.experts import Experts, experts
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
+from modelkeep.explain.localisation import Localisation, localisation
+from modelkeep.explain.occlusion import OcclusionCurve, isolation_test, occlusion_test
 from modelkeep.explain.presets import (
     channel_influence,
     conductance,
@@ -24,17 +27,24 @@ from modelkeep.explain.quantities import (
     Quantity,
     Unit,
 )
+from modelkeep.explain.shortcuts import Shortcuts, Suspect, shortcuts
+from modelkeep.explain.soundness import Criterion, Inside, Soundness, soundness
 
 __all__ = [
     "AgainstAll",
     "Channel",
     "ClassScore",
     "Contrast",
+    "Criterion",
     "DataSet",
     "Distribution",
+    "Experts",
     "Explained",
     "Gaussian",
+    "Inside",
     "Line",
+    "Localisation",
+    "OcclusionCurve",
     "OfInner",
     "OfLogits",
     "Path",
@@ -43,12 +53,21 @@ __all__ = [
     "PredictedScore",
     "Quantity",
     "Sampler",
+    "Shortcuts",
+    "Soundness",
+    "Suspect",
     "Unit",
     "channel_influence",
     "conductance",
+    "experts",
     "grad_cam",
     "influence",
     "integrated_gradients",
+    "isolation_test",
+    "localisation",
+    "occlusion_test",
     "saliency",
+    "shortcuts",
     "smooth_grad",
+    "soundness",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from matplotlib.patches import Rectangle
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The largest square that is looked for, as a share of a picture's area: a corner of 2×2 in 8×8 pixels.
 LARGEST = 1 / 16
 # Outer rows and columns are dropped from it as long as the rest keeps this much of its attribution.
-KEPT = 0.9
+KEPT = 0.95
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Region:
         if self.feature is not None:
             others = torch.nonzero(~own.view(-1)).flatten()
             drawn = others[torch.randint(len(others), (count,), generator=generator)]
-            return F.one_hot(drawn, own.numel()).bool().view(count, *shape)
+            return functional.one_hot(drawn, own.numel()).bool().view(count, *shape)
         assert self.rows is not None
         assert self.columns is not None
         height, width = self.rows[1] - self.rows[0] + 1, self.columns[1] - self.columns[0] + 1
@@ -100,7 +100,7 @@ def candidates(attribution: torch.Tensor, names: tuple[str, ...] | None, count: 
         return [feature(i, names) for i in best if flat[i] > 0]
     heat = attribution.sum(dim=0)
     side = max(1, int(math.sqrt(LARGEST * heat.numel())))
-    sums = F.avg_pool2d(heat[None, None], side, stride=1)[0, 0]
+    sums = functional.avg_pool2d(heat[None, None], side, stride=1)[0, 0]
     found = []
     for _ in range(count):
         row, column = divmod(int(sums.argmax()), sums.shape[1])

@@ -135,7 +135,7 @@ def shortcuts(
     seen = data.sample(min(examples, len(data)), seed)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         search = _Search(model, seen, points, batch_size, seed)
-        present = seen.y.unique().tolist()
+        present = sorted(set(seen.y.tolist()))
         enough = [label for label in present if len(search.own(label)) >= FEWEST and len(search.others(label)) > 1]
         suspects = []
         with progress.task("Shortcuts", len(enough)) as task:
@@ -179,7 +179,7 @@ class _Search:
         return torch.nonzero((self.data.y != label) & (self.predicted != label)).flatten()
 
     def worst(self, label: int) -> list[Suspect]:
-        """The place of the class with the gravest verdict, or the strongest effect; none where nothing speaks for it."""
+        """The place of the class with the gravest verdict or the strongest effect, if any place speaks for it."""
         x, own = self.data.x, self.own(label)
         found = influence(
             self.model,

@@ -1,0 +1,188 @@
+"""Experts: keep only the units that matter most for a class, and see what the model still does.
+
+The experiment of Leino et al., "Influence-directed explanations for deep convolutional networks" (2018), from which
+the expert mitigation of bias comes (thesis 002, chapter 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from modelkeep import progress
+from modelkeep.data import Data
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.explain.distributions import Distribution, Point
+from modelkeep.explain.influence import influence
+from modelkeep.explain.quantities import AgainstAll
+from modelkeep.explain.units import as_baseline, spread_over, units_of
+from modelkeep.model import Model
+from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.slices import Slice
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the model does on the data with `units` of the slice left: on all classes, and on the one asked for.
+
+    `precision` is None where nothing is taken for the class any more.
+    """
+
+    units: int
+    accuracy: Estimate
+    recall: Estimate
+    precision: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Experts(Result):
+    """How far the most influential units of a slice carry a class.
+
+    `kept` keeps the most influential ones, `random` as many that are drawn anew for each example, and `whole` all.
+    `order: (units,)` are the units from the most influential on, and `influence: (units,)` their mean influence.
+    """
+
+    slice: str
+    name: str
+    kept: tuple[Kept, ...]
+    random: tuple[Kept, ...]
+    whole: Kept
+    order: Tensor = field(repr=False)
+    influence: Tensor = field(repr=False)
+
+    def rows(self) -> list[tuple[str, str]]:
+        rows = [
+            ("class", f"'{self.name}', at {self.slice}"),
+            ("units", f"{self.whole.units}, the strongest: {', '.join(str(int(i)) for i in self.order[:5])}"),
+            ("recall with all", str(self.whole.recall)),
+            ("precision with all", _or_none(self.whole.precision)),
+        ]
+        for kept, random in zip(self.kept, self.random, strict=True):
+            rows.append((f"recall with {kept.units}", f"{kept.recall}; random units {random.recall}"))
+            rows.append((f"precision with {kept.units}", f"{_or_none(kept.precision)}"))
+        return rows
+
+    def draw(self) -> Figure:
+        """Recall over the number of units, for the most influential ones and for random ones."""
+        from modelkeep import plots
+
+        series = {"the most influential": self.kept, "random units": self.random}
+        return plots.curve(
+            [float(kept.units) for kept in (*self.kept, self.whole)],
+            {name: [kept.recall for kept in (*found, self.whole)] for name, found in series.items()},
+            title=f"How many units of {self.slice} it takes to recognise '{self.name}'",
+            x_label="units that are kept",
+            y_label="recall",
+        )
+
+
+def experts(
+    model: Model,
+    data: Data,
+    *,
+    slice: str,
+    name: str,
+    call: int | None = None,
+    keep: Sequence[int] = (1, 2, 4, 8, 16, 32),
+    baseline: float | Literal["mean"] = 0.0,
+    distribution: Distribution = Point(),  # noqa: B008 - frozen, and the documented default
+    batch_size: int = 256,
+    seed: int,
+) -> Experts:
+    """Keep the units of the largest absolute mean influence on a class, and measure what the model still does.
+
+    Influence is that on the class's score against all others (`AgainstAll`), over the examples of the class, so that
+    units which speak against it count too. A unit is a whole channel where the slice has channels.
+
+    Args:
+        model: The model; it is left as it was.
+        data: Examples with their labels; those of the class choose the units, and all of them measure.
+        slice: Where: a name from `model.slices()`.
+        name: The class.
+        call: Which call of a module that is called more than once.
+        keep: How many units to keep; numbers that the slice does not have are left out.
+        baseline: What the other units become: a number, or "mean" for their mean over the data.
+        distribution: Over which points the influence is taken.
+        batch_size: Examples that are run at once.
+        seed: For the random units.
+    """
+    if not keep or min(keep) < 0:
+        raise bad_parameter("experts", "keep", "numbers of units of at least 0", keep)
+    if batch_size < 1:
+        raise bad_parameter("experts", "batch_size", "at least 1", batch_size)
+    if isinstance(baseline, str) and baseline != "mean":
+        raise bad_parameter("experts", "baseline", "a number or 'mean'", baseline)
+    model.require_fit(data)
+    x, label = model.checked(data.x), data.class_index(name)
+    if not (data.y == label).any():
+        raise InputError(f"'{data.name}' has no example of '{name}', so there is nothing to choose its units by.")
+    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+        explained = influence(
+            model,
+            x[(data.y == label).to(x.device)],
+            slice=slice,
+            call=call,
+            quantity=AgainstAll(model.classes[label]),
+            distribution=distribution,
+            batch_size=batch_size,
+            seed=seed,
+        )
+        mean = units_of(explained.influence, slice).mean(dim=0)
+        order = mean.abs().argsort(descending=True, stable=True)
+        cutting = model.slice(slice, call=call, skip="hold")
+        away = _mean_value(cutting, x, batch_size) if baseline == "mean" else baseline
+        counts = sorted({count for count in keep if count < len(mean)})
+        rank = order.argsort().expand(len(x), -1)
+        drawn = torch.rand(len(x), len(mean), generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
+        with progress.task(f"Experts at {slice}", 2 * len(counts) + 1) as task:
+
+            def measure(ranks: torch.Tensor, count: int) -> Kept:
+                predicted = []
+                for part in torch.split(torch.arange(len(x)), batch_size):
+                    with torch.no_grad():
+                        cut = cutting.h(x[part])
+                        kept = spread_over(ranks[part] < count, cut.value, slice)
+                        value = torch.where(kept, cut.value, as_baseline(away, cut.value, "experts"))
+                        predicted.append(cutting.g(cut.replace(value)).argmax(dim=1).cpu())
+                task.advance()
+                return _measured(torch.cat(predicted), data.y, label, count)
+
+            return Experts(
+                provenance=provenance(),
+                slice=slice,
+                name=name,
+                kept=tuple(measure(rank, count) for count in counts),
+                random=tuple(measure(drawn, count) for count in counts),
+                whole=measure(rank, len(mean)),
+                order=order,
+                influence=mean[order],
+            )
+
+
+def _mean_value(cutting: Slice, x: torch.Tensor, batch_size: int) -> torch.Tensor:
+    """The mean value at the slice over the data, `slice shape`."""
+    with torch.no_grad():
+        total = sum(cutting.h(part).value.double().sum(dim=0) for part in torch.split(x, batch_size))
+    assert isinstance(total, torch.Tensor)
+    return total / len(x)
+
+
+def _measured(predicted: torch.Tensor, labels: torch.Tensor, label: int, units: int) -> Kept:
+    of_class, taken = labels == label, predicted == label
+    hits = int((of_class & taken).sum())
+    return Kept(
+        units,
+        Estimate.rate(int((predicted == labels).sum()), len(labels)),
+        Estimate.rate(hits, int(of_class.sum())),
+        Estimate.rate(hits, int(taken.sum())) if taken.any() else None,
+    )
+
+
+def _or_none(estimate: Estimate | None) -> str:
+    return "nothing is taken for it" if estimate is None else str(estimate)
