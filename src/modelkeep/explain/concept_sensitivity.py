@@ -1,0 +1,197 @@
+"""Whether a model's answer depends on a concept: directional derivatives, with a test against chance (TCAV).
+
+Kim et al., "Interpretability Beyond Feature Attribution: Quantitative Testing with Concept Activation Vectors", 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from modelkeep.data import Data
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.explain.concepts import Concept, directions
+from modelkeep.explain.influence import influence
+from modelkeep.explain.quantities import Quantity
+from modelkeep.model import Model
+from modelkeep.results import Estimate, Result, measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CHUNK = 256  # examples whose influences at the slice are in memory at once
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How a quantity depends on one concept.
+
+    `score` is the share of the examples whose quantity would rise in the direction of the concept (TCAV), `slope` the
+    mean change of the quantity per unit of that direction. `p_value` says how often a vector that was fitted to
+    shuffled labels has a slope as steep, and `adjusted` is that after Holm's correction for the number of concepts.
+    """
+
+    name: str
+    accuracy: Estimate
+    score: Estimate
+    slope: Estimate
+    p_value: float
+    adjusted: float
+    level: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether there is a concept, and more than chance makes the quantity depend on it."""
+        return self.accuracy.low > 0.5 and self.adjusted < self.level
+
+    @property
+    def verdict(self) -> str:
+        """What may be claimed."""
+        if self.accuracy.low <= 0.5:
+            return "not linearly there"
+        if self.adjusted >= self.level:
+            return "not significant"
+        return "raises it" if self.score.low > 0.5 else "lowers it" if self.score.high < 0.5 else "matters both ways"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConceptSensitivity(Result):
+    """How a quantity depends on each of some concepts, tested together."""
+
+    quantity: str
+    permutations: int
+    concepts: tuple[Sensitivity, ...]
+
+    def rows(self) -> list[tuple[str, str]]:
+        rows = [("explains", self.quantity)]
+        for c in self.concepts:
+            rows.append((c.name, f"{c.verdict} (score {c.score}, p = {c.adjusted:.3f} adjusted)"))
+        return rows
+
+    def draw(self) -> Figure:
+        """A bar per concept from one half to its score; those that may be chance are grey."""
+        from modelkeep import plots
+
+        drawn = plots.figure(height=1.2 + 0.38 * len(self.concepts))
+        title = f"Concepts that raise {self.quantity}"
+        ax = plots.axes(drawn, title, "share of the data for which it rises with the concept", grid="x")
+        for row, c in enumerate(self.concepts):
+            colour = plots.PALETTE[0] if c.significant else plots.FAINT
+            ax.barh(row, c.score.value - 0.5, left=0.5, height=0.62, color=colour)
+            ax.plot([c.score.low, c.score.high], [row, row], color=plots.INK, lw=1.4, marker="|", ms=7)
+            note = f"{c.verdict}, p = {c.adjusted:.3f}"
+            ax.annotate(note, (1.03, row), va="center", color=plots.INK if c.significant else plots.MUTED, fontsize=9)
+        ax.axvline(0.5, color=plots.MUTED, lw=1)
+        ax.set_yticks(range(len(self.concepts)), [c.name for c in self.concepts], color=plots.INK)
+        ax.set_ylim(len(self.concepts) - 0.4, -0.6)
+        ax.set_xlim(0, 1.6)
+        ax.set_xticks([0, 0.25, 0.5, 0.75, 1])
+        return drawn
+
+
+def concept_sensitivity(
+    model: Model,
+    data: Data | torch.Tensor,
+    concepts: Concept | Sequence[Concept],
+    *,
+    quantity: Quantity,
+    permutations: int = 999,
+    level: float = 0.05,
+    batch_size: int = 64,
+    seed: int,
+) -> ConceptSensitivity:
+    """For which share of the data the quantity would rise in the direction of each concept, and whether by chance.
+
+    The test shuffles which examples show the concept: under the hypothesis that the slice knows nothing of it, the
+    true labels are one shuffle among the others. Because a network's gradients are often much alike, any direction
+    can have a score of 0 or 1; what is compared is therefore the mean slope, not the score.
+
+    Args:
+        model: The model that the concepts were learned from.
+        data: The examples whose quantity is explained, such as those of one class.
+        concepts: What `concept` returned; several are corrected for their number (Holm).
+        quantity: What to explain.
+        permutations: Shuffles per concept; the smallest p-value is 1 / (permutations + 1).
+        level: Adjusted p-values below it are significant.
+        batch_size: Examples that are run at once.
+        seed: For the shuffles and the intervals.
+    """
+    concepts = (concepts,) if isinstance(concepts, Concept) else tuple(concepts)
+    if not concepts:
+        raise bad_parameter("concept_sensitivity", "concepts", "at least one concept", concepts)
+    if permutations < 19:
+        raise bad_parameter("concept_sensitivity", "permutations", "at least 19", permutations)
+    if not 0 < level < 1:
+        raise bad_parameter("concept_sensitivity", "level", "between 0 and 1", level)
+    print_of_model = model.fingerprint()
+    for c in concepts:
+        if c.provenance.model != print_of_model:
+            raise InputError(
+                f"The concept '{c.name}' was learned from another model, or from this one before its weights changed. "
+                "Learn it again with concept(...)."
+            )
+    fingerprint = data.fingerprint() if isinstance(data, Data) else None
+    with measured(seed, print_of_model, fingerprint) as provenance:
+        slopes = {
+            place: unit_influence(model, data, place[0], place[1], quantity, batch_size, seed)
+            for place in dict.fromkeys((c.slice, c.call) for c in concepts)
+        }
+        found = [_tested(c, slopes[c.slice, c.call], permutations, seed) for c in concepts]
+        adjusted = holm([p for _, _, p in found])
+        return ConceptSensitivity(
+            provenance=provenance(),
+            quantity=str(quantity),
+            permutations=permutations,
+            concepts=tuple(
+                Sensitivity(c.name, c.accuracy, score, slope, p, q, level)
+                for c, (score, slope, p), q in zip(concepts, found, adjusted, strict=True)
+            ),
+        )
+
+
+def unit_influence(
+    model: Model,
+    data: Data | torch.Tensor,
+    slice: str,
+    call: int | None,
+    quantity: Quantity,
+    batch_size: int,
+    seed: int,
+) -> torch.Tensor:
+    """The influence `(n, units)` of each unit, all positions of a channel together; a chunk of the data at a time."""
+    if isinstance(data, Data):
+        model.require_fit(data)
+    parts = []
+    for x in torch.split(data.x if isinstance(data, Data) else data, CHUNK):
+        found = influence(model, x, slice=slice, call=call, quantity=quantity, batch_size=batch_size, seed=seed)
+        parts.append(found.influence.sum(dim=(2, 3)) if found.influence.ndim == 4 else found.influence.flatten(1))
+    return torch.cat(parts).double()
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the chance of any false claim among all tests stays below the level.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+def _tested(c: Concept, influences: torch.Tensor, permutations: int, seed: int) -> tuple[Estimate, Estimate, float]:
+    """The TCAV score, the mean slope and its two-sided permutation p-value, from `influences: (n, units)`."""
+    along = influences @ c.vector
+    score = Estimate.rate(int((along > 0).sum()), len(along))
+    generator = torch.Generator().manual_seed(seed)
+    shuffled = torch.stack([c.labels[torch.randperm(len(c.labels), generator=generator)] for _ in range(permutations)])
+    chance = influences.mean(dim=0) @ directions(c.pool, shuffled.T)
+    slope = Estimate.bootstrap(along.numpy(), seed)
+    as_steep = int((chance.abs() >= abs(slope.value) * (1 - 1e-9)).sum())
+    return score, slope, (1 + as_steep) / (1 + permutations)

@@ -1,0 +1,148 @@
+"""Concepts: directions at a slice that are learned from examples of something that has a name.
+
+Kim et al., "Interpretability Beyond Feature Attribution: Quantitative Testing with Concept Activation Vectors", 2018;
+thesis 002, section 3.3. Where the slice has a feature map the activations are averaged over its positions, so that a
+concept is a direction among the channels, wherever in the image it shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from modelkeep import progress
+from modelkeep.data import Data
+from modelkeep.errors import bad_parameter
+from modelkeep.explain.exemplars import is_map
+from modelkeep.model import Model
+from modelkeep.results import Estimate, Result, Tensor, measured
+
+FEWEST = 6  # examples on each side: two of them are held out
+HELD_OUT = 1 / 3
+RIDGE = 0.1  # the penalty per example, in units of the standardised activations
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Concept(Result):
+    """A direction at a slice, `vector: (units,)` of length 1, that tells examples of a concept from others.
+
+    `accuracy` is that of the linear classifier on examples it was not fitted to, as many of either kind: where it is
+    not clearly above one half the concept is not linearly `there`, and the vector means nothing. `higher: (units,)`
+    counts for each unit in how many of `pairs` the example of the concept activates it more than the other one.
+    `pool: (n, units)` and `labels: (n,)` are what the vector was fitted to.
+    """
+
+    name: str
+    slice: str
+    call: int | None
+    accuracy: Estimate
+    pairs: int
+    spatial: bool = field(repr=False)
+    vector: Tensor = field(repr=False)
+    higher: Tensor = field(repr=False)
+    pool: Tensor = field(repr=False)
+    labels: Tensor = field(repr=False)
+
+    @property
+    def there(self) -> bool:
+        """Whether the activations at the slice tell the concept from other examples."""
+        return self.accuracy.low > 0.5
+
+    def unit(self, index: int) -> Estimate:
+        """How often the unit alone is more active on an example of the concept than on another (½: unrelated)."""
+        return Estimate.rate(int(self.higher[index]), self.pairs)
+
+    def rows(self) -> list[tuple[str, str]]:
+        kind = "channel" if self.spatial else "unit"
+        order = (self.higher - self.pairs / 2).abs().argsort(descending=True, stable=True)[:3].tolist()
+        return [
+            ("concept", self.name),
+            ("at", self.slice if self.call is None else f"{self.slice}, call {self.call}"),
+            ("held-out accuracy", f"{self.accuracy}{'' if self.there else ': not linearly there'}"),
+            ("units that tell it", ", ".join(f"{kind} {i} {self.unit(i).value:.2f}" for i in order)),
+        ]
+
+
+def concept(
+    model: Model,
+    examples: Data | torch.Tensor,
+    others: Data | torch.Tensor,
+    *,
+    slice: str,
+    name: str,
+    call: int | None = None,
+    batch_size: int = 64,
+    seed: int,
+) -> Concept:
+    """The direction at the slice that tells `examples` of a concept from `others`, and how well it does.
+
+    Args:
+        model: The model; it is left as it was.
+        examples: Inputs that show the concept, six or more. Labels are not used.
+        others: Inputs that do not, but are like them in all else. The larger set is drawn down to the smaller one's
+            size, so that one half is what guessing gives.
+        slice: A name from `model.slices()`; `call` says which call of a module that is called more than once.
+        name: What results call the concept.
+        batch_size: Examples that are run at once.
+        seed: For what is held out (a third) and drawn.
+    """
+    inputs = []
+    for side, given in (("examples", examples), ("others", others)):
+        if isinstance(given, Data):
+            model.require_fit(given)
+        inputs.append(model.checked(given.x if isinstance(given, Data) else given))
+        if len(inputs[-1]) < FEWEST:
+            raise bad_parameter("concept", side, f"at least {FEWEST} inputs", len(inputs[-1]))
+    n = min(len(x) for x in inputs)
+    fingerprint = examples.fingerprint() if isinstance(examples, Data) else None
+    generator = torch.Generator().manual_seed(seed)
+    with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
+        model.logits(inputs[0][:1])  # a damaged model is refused, also where the damage is above the slice
+        cutting = model.slice(slice, call=call)
+        spatial = is_map(cutting.h(inputs[0][:1]).value.shape[1:])
+        sides = []
+        with progress.task(f"Concept {name}", 2 * n) as task:
+            for x in inputs:
+                drawn = x[torch.randperm(len(x), generator=generator)[:n].to(x.device)]
+                parts = []
+                for part in torch.split(drawn, batch_size):
+                    with torch.no_grad():
+                        value = cutting.h(part).value
+                    parts.append((value.mean(dim=(2, 3)) if spatial else value.flatten(1)).cpu().double())
+                    task.advance(len(part))
+                sides.append(torch.cat(parts))
+        kept = n - round(HELD_OUT * n)
+        pool, held_out = torch.cat([side[:kept] for side in sides]), [side[kept:] for side in sides]
+        labels = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(kept)
+        vector = directions(pool, labels[:, None])[:, 0]
+        scores = [(side - pool.mean(dim=0)) @ vector for side in held_out]
+        right = int((scores[0] > 0).sum() + (scores[1] < 0).sum())
+        return Concept(
+            provenance=provenance(),
+            name=name,
+            slice=slice,
+            call=call,
+            accuracy=Estimate.rate(right, 2 * (n - kept)),
+            pairs=n,
+            spatial=spatial,
+            vector=vector,
+            # A tie, as between two inactive units, is half a win.
+            higher=(sides[0] > sides[1]).sum(dim=0) + (sides[0] == sides[1]).sum(dim=0) // 2,
+            pool=pool,
+            labels=labels,
+        )
+
+
+def directions(pool: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Ridge regression of `labels: (n, k)`, each column half 1 and half -1, on `pool: (n, units)`: `(units, k)`.
+
+    In standardised activations, in the dual form, where all columns share one factor. Each direction is given for the
+    activations as they are, with length 1 (0 where no unit varies).
+    """
+    spread = pool.std(dim=0, correction=0)
+    scale = torch.where(spread > 0, 1 / spread.clamp(min=1e-30), 0.0)
+    standard = (pool - pool.mean(dim=0)) * scale
+    gram = standard @ standard.T + RIDGE * len(pool) * torch.eye(len(pool), dtype=pool.dtype)
+    weights: torch.Tensor = scale[:, None] * (standard.T @ torch.linalg.solve(gram, labels))
+    return weights / weights.norm(dim=0).clamp(min=1e-30)
