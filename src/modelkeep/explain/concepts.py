@@ -145,4 +145,4 @@ def directions(pool: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     standard = (pool - pool.mean(dim=0)) * scale
     gram = standard @ standard.T + RIDGE * len(pool) * torch.eye(len(pool), dtype=pool.dtype)
     weights: torch.Tensor = scale[:, None] * (standard.T @ torch.linalg.solve(gram, labels))
-    return weights / weights.norm(dim=0).clamp(min=1e-30)
+    return torch.nn.functional.normalize(weights, dim=0, eps=1e-30)
