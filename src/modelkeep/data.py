@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import torch
 
-from modelkeep.errors import DataError, InputError
+from modelkeep.errors import DataError, InputError, unknown_class
 from modelkeep.fingerprint import fingerprint
 
 
@@ -65,7 +65,7 @@ class Data:
     def class_index(self, name: str) -> int:
         """The label of the class called `name`."""
         if name not in self.classes:
-            raise InputError(f"'{self.name}' has no class '{name}'. Its classes: {', '.join(self.classes)}.")
+            raise unknown_class(f"'{self.name}'", name, self.classes)
         return self.classes.index(name)
 
     def of_class(self, name: str) -> Data:

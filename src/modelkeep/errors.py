@@ -5,6 +5,9 @@ A message says what was wrong, what was got, what is allowed and what to do next
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
+
 
 class ModelKeepError(Exception):
     """The root: catch this to catch everything that ModelKeep raises on purpose."""
@@ -65,3 +68,24 @@ def bad_parameter(function: str, name: str, allowed: str, got: object) -> InputE
     modelkeep.errors.InputError: The 'radius' parameter of pgd must be a number above 0. Got -1 instead.
     """
     return InputError(f"The '{name}' parameter of {function} must be {allowed}. Got {got!r} instead.")
+
+
+def unknown_class(owner: str, name: str, classes: Sequence[str]) -> InputError:
+    """The error for a class that does not exist, with the nearest names.
+
+    >>> raise unknown_class("The model", "catt", ("cat", "dog"))
+    Traceback (most recent call last):
+    modelkeep.errors.InputError: The model has no class 'catt'. Did you mean 'cat'? Its classes: cat, dog.
+    """
+    near = difflib.get_close_matches(name, classes, n=3)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return InputError(f"{owner} has no class '{name}'.{hint} Its classes: {listed(classes)}.")
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Names for a sentence; of very many, only the first.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b, … (3 in all)'
+    """
+    return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])}, … ({len(names)} in all)"

@@ -16,7 +16,7 @@ from torch import nn
 from modelkeep import formats, slices
 from modelkeep.card import Card, Preprocessing, class_names
 from modelkeep.data import Data
-from modelkeep.errors import InputError, ModelError
+from modelkeep.errors import InputError, ModelError, listed, unknown_class
 from modelkeep.fingerprint import fingerprint
 
 
@@ -128,7 +128,7 @@ class Model:
     def class_index(self, name: str) -> int:
         """The label of the class called `name`."""
         if name not in self.classes:
-            raise InputError(f"The model has no class '{name}'. Its classes: {', '.join(self.classes)}.")
+            raise unknown_class("The model", name, self.classes)
         return self.classes.index(name)
 
     def checked(self, x: torch.Tensor) -> torch.Tensor:
@@ -161,8 +161,8 @@ class Model:
         numbered = self.classes == class_names(len(self.classes))  # nobody named them, so any names may be meant
         if len(data.classes) != len(self.classes) or not (numbered or data.classes == self.classes):
             raise InputError(
-                f"The model's classes are {', '.join(self.classes)}, but those of '{data.name}' are "
-                f"{', '.join(data.classes)}. They must be the same, in the same order."
+                f"The model's classes are {listed(self.classes)}, but those of '{data.name}' are "
+                f"{listed(data.classes)}. They must be the same, in the same order."
             )
 
     @property
