@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from contract.little import examples, images, table
-from modelkeep import Model
+from modelkeep import Data, Model
 from modelkeep.attack import pgd
 from modelkeep.contract import Method, check_method
-from modelkeep.explain import Gaussian, Line, influence
+from modelkeep.explain import (
+    Explained,
+    Gaussian,
+    Line,
+    experts,
+    influence,
+    isolation_test,
+    localisation,
+    occlusion_test,
+    shortcuts,
+    soundness,
+)
 
 # A new method gets a line here, with its settings bound, so that it takes the model, the data and the seed. Both
 # models have a module called "hidden"; torch.fx can trace the one for images, and cannot trace the one for tables.
@@ -19,7 +31,23 @@ METHODS: dict[str, Method] = {
     "pgd, l2": lambda m, d, seed: pgd(m, d, norm="l2", radius=0.5, steps=3, restarts=2, batch_size=4, seed=seed),
     "influence, input": lambda m, d, seed: influence(m, d, distribution=Gaussian(0.1, count=3), seed=seed),
     "influence, hidden": lambda m, d, seed: influence(m, d, slice="hidden", distribution=Line(0.0, count=3), seed=seed),
+    "occlusion test": lambda m, d, seed: occlusion_test(m, integrated(m, d, seed), steps=3, seed=seed),
+    "isolation test": lambda m, d, seed: isolation_test(m, influence(m, d, slice="hidden", seed=seed), seed=seed),
+    "localisation": lambda m, d, seed: localisation(found := integrated(m, d, seed), half(found), seed=seed),
+    "experts": lambda m, d, seed: experts(m, d, slice="hidden", name=d.classes[0], keep=(2, 4), seed=seed),
+    "soundness": lambda m, d, seed: soundness(m, d, lambda found: half(found).flatten(1)[:, 0], seed=seed),
+    "shortcuts": lambda m, d, seed: shortcuts(m, d, points=2, seed=seed),
 }
+
+
+def integrated(model: Model, data: Data, seed: int) -> Explained:
+    return influence(model, data, distribution=Line(0.0, count=2), seed=seed)
+
+
+def half(explained: Explained) -> torch.Tensor:
+    """Masks that are True in the first half of each explanation's last dimension."""
+    shape = explained.influence.sum(dim=1).shape if explained.influence.ndim == 4 else explained.influence.shape
+    return (torch.arange(shape[-1]) < shape[-1] / 2).expand(shape)
 
 
 @pytest.mark.parametrize("make", [images, table])

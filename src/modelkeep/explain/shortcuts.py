@@ -28,7 +28,7 @@ FEWEST = 8
 PLACES, RECEIVERS = 3, 128
 # A gap of this share is far above that of natural contents (0.3 at most on clean digits) and below that of marks.
 APART = 0.35
-# An effect below this one is not worth a word, however sure it is.
+# A class that loses fewer examples than this without the place does not depend on it, however sure the number is.
 MATTERS = 0.2
 
 
@@ -208,11 +208,12 @@ class _Search:
         summed = attribution.sum(dim=0) if is_picture(self.data.input_shape) else attribution
         inside = region.mask(self.data.input_shape)[0] if summed.ndim == 2 else region.mask(self.data.input_shape)
         apart = set_apart(self.data.x, self.data.y == label, region)
-        acts = _separate(turned, turned_control) or _separate(lost, lost_control)
+        most_turn = turned.low > 0.5 and turned.low > turned_control.high
+        many_lost = lost.value >= MATTERS and lost.low > lost_control.high
         verdict: Verdict = "none"
-        if region.feature is None and apart >= APART and acts:
+        if region.feature is None and apart >= APART and (most_turn or many_lost):
             verdict = "planted"
-        elif turned.low > 0.5 and _separate(turned, turned_control):
+        elif most_turn:
             verdict = "decisive"
         return Suspect(
             name=self.data.classes[label],
@@ -246,8 +247,3 @@ class _Search:
 def _gravity(suspect: Suspect) -> tuple[int, float]:
     """What to sort by so that the gravest comes first."""
     return ("planted", "decisive", "none").index(suspect.verdict), -suspect.turned.value - suspect.lost.value
-
-
-def _separate(rate: Estimate, control: Estimate) -> bool:
-    """Whether a rate is worth a word, and its interval lies above that of its control."""
-    return rate.value >= MATTERS and rate.low > control.high
