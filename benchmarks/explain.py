@@ -1,8 +1,8 @@
-"""Integrated Gradients against the bare floor and against captum: time in one run, memory in fresh processes.
+"""Explanations against the bare floor and against captum: time in one run, memory in fresh processes.
 
-Floor: the same number of forward and input-gradient passes by hand, summed in place, and nothing else. `extra_mb` is by
-how much the process's peak memory grows above what it held before the explanation; captum's own way to bound it,
-`internal_batch_size`, is measured beside its default.
+Floor: the same number of forward and gradient passes by hand, summed in place, and nothing else. Memory is by how much
+the process's peak grows above what it held before the explanation; captum's own way to bound it, `internal_batch_size`,
+is measured beside its default. `time_over_floor` and `captum_time_over_ours` are those of the method where we do worst.
 """
 
 from __future__ import annotations
@@ -13,63 +13,149 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from captum.attr import IntegratedGradients
+from captum.attr import IntegratedGradients, LayerConductance, LayerGradCam, NoiseTunnel, Saliency
+from torch import nn
 
 from _measure import arguments, interleaved, report
 from modelkeep import Model
 from modelkeep.architectures import small_cnn
-from modelkeep.explain import Line, influence
+from modelkeep.explain import (
+    ClassScore,
+    conductance,
+    grad_cam,
+    integrated_gradients,
+    saliency,
+    smooth_grad,
+)
 
-SHAPE, CLASSES, BATCH, COUNT = (1, 28, 28), 10, 64, 50
+SHAPE, CLASSES, BATCH, COUNT, PLACE = (1, 28, 28), 10, 64, 50, "conv2_relu"
+WHY = ClassScore("7")
 
 
-def rivals(seed: int, count: int, batch: int = BATCH) -> dict[str, Callable[[], torch.Tensor]]:
-    """Who explains the predicted class of one batch with `count` points on the line from black."""
+@dataclass(frozen=True)
+class Rivals:
+    """One method in three hands; `chunked` is captum's with its memory bounded, where it can be."""
+
+    floor: Callable[[], torch.Tensor]
+    ours: Callable[[], torch.Tensor]
+    captum: Callable[[], torch.Tensor]
+    chunked: Callable[[], torch.Tensor] | None = None
+
+
+def rivals(seed: int, count: int, batch: int = BATCH) -> dict[str, Rivals]:
+    """Who explains class 7 on one batch, with `count` samples where the method draws any."""
     torch.manual_seed(seed)
     model = Model(small_cnn(SHAPE, CLASSES), input_shape=SHAPE, classes=CLASSES)
     x = torch.rand(batch, *SHAPE, generator=torch.Generator().manual_seed(seed))
     bare = copy.deepcopy(model.module).requires_grad_(False)
-    peer = IntegratedGradients(model.forward)
+    assert isinstance(bare, nn.Sequential)
+    at = [name for name, _ in bare.named_children()].index(PLACE) + 1
+    below, above = bare[:at], bare[at:]
+    place = model.module.get_submodule(PLACE)
 
-    def floor() -> torch.Tensor:
-        with torch.no_grad():
-            predicted = bare(x).argmax(dim=1, keepdim=True)
+    def slope(part: nn.Module, z: torch.Tensor) -> torch.Tensor:
+        z = z.detach().requires_grad_()
+        (found,) = torch.autograd.grad(part(z)[:, 7].sum(), z)
+        return found
+
+    def floor_line() -> torch.Tensor:
         total = torch.zeros_like(x)
         for i in range(count):
-            sample = (x * ((i + 0.5) / count)).requires_grad_()
-            logits = bare(sample)
-            total += torch.autograd.grad(logits.gather(1, predicted).sum(), sample)[0]
+            total += slope(bare, x * ((i + 0.5) / count))
         return total / count * x
 
-    def ours() -> torch.Tensor:
-        found = influence(model, x, distribution=Line(0.0, count=count), seed=seed).attribution
+    def floor_noise() -> torch.Tensor:
+        total, noise = torch.zeros_like(x), torch.Generator().manual_seed(seed)
+        for _ in range(count):
+            total += slope(bare, x + 0.1 * torch.randn(SHAPE, generator=noise))
+        return total / count
+
+    def floor_cam() -> torch.Tensor:
+        with torch.no_grad():
+            z = below(x)
+        return (slope(above, z).mean(dim=(2, 3), keepdim=True) * z).sum(dim=1)
+
+    def floor_conductance() -> torch.Tensor:
+        with torch.no_grad():
+            before = below(torch.zeros_like(x))
+        total = torch.zeros_like(before)
+        for i in range(count):
+            with torch.no_grad():
+                middle, after = below(x * ((i + 0.5) / count)), below(x * ((i + 1) / count))
+            total += slope(above, middle) * (after - before)
+            before = after
+        return total
+
+    def attribution(found: torch.Tensor | None) -> torch.Tensor:
         assert found is not None
         return found
 
-    def captum(internal_batch_size: int | None = None) -> torch.Tensor:
-        answer: torch.Tensor = peer.attribute(
-            x, target=model.predict(x), n_steps=count, method="riemann_middle", internal_batch_size=internal_batch_size
-        )
+    def captum_line(internal_batch_size: int | None = None) -> torch.Tensor:
+        settings = {"target": 7, "n_steps": count, "method": "riemann_middle"}
+        peer = IntegratedGradients(model.forward)
+        answer: torch.Tensor = peer.attribute(x, internal_batch_size=internal_batch_size, **settings)
         return answer
 
-    return {"floor": floor, "ig": ours, "captum_ig": captum, "captum_ig_chunked": lambda: captum(batch)}
+    def leaf() -> torch.Tensor:
+        return x.clone().requires_grad_()
+
+    smooth, through = NoiseTunnel(Saliency(model.forward)), LayerConductance(model.forward, place)
+    return {
+        "saliency": Rivals(
+            lambda: slope(bare, x),
+            lambda: saliency(model, x, quantity=WHY, seed=seed).influence,
+            lambda: Saliency(model.forward).attribute(leaf(), target=7, abs=False),
+        ),
+        "smooth_grad": Rivals(
+            floor_noise,
+            lambda: smooth_grad(model, x, sigma=0.1, count=count, quantity=WHY, seed=seed).influence,
+            lambda: smooth.attribute(leaf(), nt_samples=count, stdevs=0.1, target=7, abs=False),
+            lambda: smooth.attribute(
+                leaf(), nt_samples=count, nt_samples_batch_size=1, stdevs=0.1, target=7, abs=False
+            ),
+        ),
+        "integrated_gradients": Rivals(
+            floor_line,
+            lambda: attribution(
+                integrated_gradients(model, x, baseline=0.0, count=count, quantity=WHY, seed=seed).attribution
+            ),
+            captum_line,
+            lambda: captum_line(batch),
+        ),
+        "grad_cam": Rivals(
+            floor_cam,
+            lambda: grad_cam(model, x, slice=PLACE, quantity=WHY, seed=seed).heat(),
+            lambda: LayerGradCam(model.forward, place).attribute(x, target=7)[:, 0].detach(),
+        ),
+        "conductance": Rivals(
+            floor_conductance,
+            lambda: attribution(
+                conductance(model, x, slice=PLACE, baseline=0.0, count=count, quantity=WHY, seed=seed).attribution
+            ),
+            lambda: through.attribute(x, 0.0, target=7, n_steps=count, method="riemann_trapezoid"),
+            lambda: through.attribute(
+                x, 0.0, target=7, n_steps=count, method="riemann_trapezoid", internal_batch_size=batch
+            ),
+        ),
+    }
 
 
-def extra_mb(name: str, seed: int, count: int) -> float:
-    """The growth of the peak memory in a process of its own, median of three."""
-    command = [sys.executable, __file__, "--seed", str(seed), "--memory-of", name, "--count", str(count)]
+def extra_mb(hands: str, seed: int, count: int) -> float:
+    """How far the peak rises for Integrated Gradients, in a process of its own; median of three."""
+    command = [sys.executable, __file__, "--seed", str(seed), "--memory-of", hands, "--count", str(count)]
     runs = [subprocess.run(command, check=True, capture_output=True, text=True).stdout for _ in range(3)]
     return statistics.median(map(float, runs))
 
 
-def print_memory(name: str, seed: int, count: int) -> None:
+def print_memory(hands: str, seed: int, count: int) -> None:
     """What the fresh process does: warm up on one example and two points of the line, then explain the batch."""
-    rivals(seed, 2, batch=1)[name]()
+    getattr(rivals(seed, 2, batch=1)["integrated_gradients"], hands)()
     before = _peak_mb()
-    rivals(seed, count)[name]()
+    getattr(rivals(seed, count)["integrated_gradients"], hands)()
     print(_peak_mb() - before)
 
 
@@ -81,21 +167,44 @@ def _peak_mb() -> float:
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--count", type=int, default=COUNT, help="points on the line")
+    parser.add_argument("--count", type=int, default=COUNT, help="samples of the distribution")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1, help="one thread holds the ratios still")
     parser.add_argument("--memory-of", help="only print the extra memory of this rival (used by the benchmark itself)")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     if options.memory_of is not None:
         print_memory(options.memory_of, options.seed, options.count)
         return
-    competing = rivals(options.seed, options.count)
-    answers = {name: run() for name, run in competing.items()}
-    figures: dict[str, float | int | str] = {"batch": BATCH, "points": options.count, "cores": os.cpu_count() or 1}
-    figures["largest_difference_to_captum"] = float((answers["ig"] - answers["captum_ig"]).abs().max())
-    times = interleaved(competing, repeats=options.repeats)
-    figures |= {f"{name}_over_floor": taken / times["floor"] for name, taken in times.items() if name != "floor"}
-    figures |= {f"{name}_extra_mb": extra_mb(name, options.seed, options.count) for name in competing}
-    figures["ig_extra_mb_at_a_tenth_of_the_points"] = extra_mb("ig", options.seed, max(1, options.count // 10))
+    figures: dict[str, float | int | str] = {
+        "batch": BATCH,
+        "samples": options.count,
+        "cores": os.cpu_count() or 1,
+        "threads": options.threads,
+    }
+    over_floor, captum_over_ours = {}, {}
+    for name, hands in rivals(options.seed, options.count).items():
+        ours = hands.ours()
+        figures[f"{name}_difference_to_floor"] = float((ours - hands.floor()).abs().max())
+        if name not in ("smooth_grad", "conductance"):  # captum draws other noise, and takes another rule
+            figures[f"{name}_difference_to_captum"] = float((ours - hands.captum()).abs().max())
+        competing = {"floor": hands.floor, "ours": hands.ours, "captum": hands.captum}
+        if hands.chunked is not None:
+            competing["captum_chunked"] = hands.chunked
+        # A method of a few milliseconds is repeated more, until its median stands still.
+        quick = name in ("saliency", "grad_cam")
+        times = interleaved(competing, repeats=options.repeats * (20 if quick else 1))
+        over_floor[name] = times["ours"] / times["floor"]
+        captum_over_ours[name] = min(times[c] for c in competing if c.startswith("captum")) / times["ours"]
+        figures |= {f"{name}_{c}_over_floor": taken / times["floor"] for c, taken in times.items() if c != "floor"}
+    memory = {hands: extra_mb(hands, options.seed, options.count) for hands in ("floor", "ours", "captum", "chunked")}
+    figures |= {f"integrated_gradients_{hands}_extra_mb": taken for hands, taken in memory.items()}
+    tenth = extra_mb("ours", options.seed, max(1, options.count // 10))
+    figures["time_over_floor"] = max(over_floor.values())
+    figures["worst_method"] = max(over_floor, key=lambda name: over_floor[name])
+    figures["peak_memory_growth_50_over_5_steps"] = memory["ours"] / tenth
+    figures["captum_time_over_ours"] = min(captum_over_ours.values())
+    figures["captum_memory_over_ours"] = memory["captum"] / memory["ours"]
     report(figures, options.json)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
+import weakref
+
 import pytest
 import torch
 from hypothesis import given
@@ -92,6 +96,49 @@ def test_a_program_can_end_at_a_later_place(network: type[nn.Module]) -> None:
             assert set(s.parameters_h) | set(s.parameters_g) == set(model.slice(end, call=end_call).parameters_h)
             reached += 1
     assert reached >= len(places)
+
+
+def test_a_cut_that_was_made_before_is_still_right_after_changes() -> None:
+    """Traces are kept. New weights, a part put in another's place, other code, a copy: never the old network."""
+
+    class Switched(Residual):
+        factor = 1
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * self.factor
+
+    torch.manual_seed(0)
+    network = Switched()
+    model, x = model_of(network), inputs(3)
+
+    def exact(model: Model) -> bool:
+        s = model.slice("inner")
+        parameters = {id(p) for p in model.module.parameters()}
+        mine = all(id(p) in parameters for p in (*s.parameters_h.values(), *s.parameters_g.values()))
+        return mine and s.traced and torch.equal(s.g(s.h(x)), model.forward(x))
+
+    assert exact(model)
+    with torch.no_grad():
+        network.last.weight += 1
+    assert exact(model)
+    network.last = copy.deepcopy(network.last)  # the same numbers, but other parameters
+    assert exact(model)
+    network.relu = nn.Tanh().eval()  # type: ignore[assignment]
+    assert exact(model)
+    other = copy.deepcopy(model)
+    assert exact(other)
+    assert exact(model)
+    network.factor = 3  # a number that the trace had written down
+    assert exact(model)
+
+
+def test_a_kept_trace_does_not_keep_the_network() -> None:
+    model = model_of(Residual())
+    model.slice("inner")
+    gone = weakref.ref(model.module)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_program_cannot_end_before_it_begins() -> None:

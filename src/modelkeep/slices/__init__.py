@@ -144,7 +144,8 @@ def cut(
         expected = module(before(probe)) if end is None else end.h(probe).value
     place = Place(name, call)
     ways: list[Callable[[], Halves]] = [
-        lambda: traced_halves(module, before, place, until, probe),
+        lambda: traced_halves(module, before, place, until, anew=False),
+        lambda: traced_halves(module, before, place, until, anew=True),  # the code may have changed since
         lambda: hooked_halves(module, before, place, until, probe),
     ]
     for make in ways if name != INPUT else [lambda: _input_halves(module, before, end)]:

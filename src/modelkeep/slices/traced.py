@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import fx, nn
@@ -55,49 +58,76 @@ def traced_places(module: nn.Module, probe: torch.Tensor) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for _, name in sorted(ends + operations, key=lambda place: place[0])))
 
 
-def traced_halves(
-    module: nn.Module, before: nn.Module, place: Place, until: Place | None, probe: torch.Tensor
-) -> Halves:
-    """Cut the traced graph right after the named module call or operation."""
+def traced_halves(module: nn.Module, before: nn.Module, place: Place, until: Place | None, *, anew: bool) -> Halves:
+    """Cut the traced graph right after the named module call or operation; unless `anew`, a graph that was kept."""
+    programs = _programs(module, place, until, anew)
+    names = {id(parameter): path for path, parameter in module.named_parameters()}
+
+    def run_before(x: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
+        found, around = programs.head(before(x))
+        return found, tuple(around)
+
+    def run_after(found: Any, around: tuple[Any, ...]) -> torch.Tensor:
+        return first_tensor(programs.tail(*found, *around))
+
+    return Halves(
+        before=run_before,
+        after=run_after,
+        parameters_before={names[id(p)]: p for p in programs.head.parameters()},
+        parameters_after={names[id(p)]: p for p in programs.tail.parameters()},
+        carries=programs.carries,
+        traced=True,
+    )
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """The two graphs of a cut, and the names of the tensors that pass around the place."""
+
+    head: fx.GraphModule
+    tail: fx.GraphModule
+    carries: tuple[str, ...]
+
+
+# Tracing takes as long as explaining ten small images, and a network is cut at the same place again and again. What is
+# kept shares the network's modules, so it is right for new weights too; a replaced part changes the key.
+_KEPT: WeakKeyDictionary[nn.Module, dict[Any, _Programs]] = WeakKeyDictionary()
+
+
+def _programs(module: nn.Module, place: Place, until: Place | None, anew: bool) -> _Programs:
+    parts = chain(module.named_modules(), module.named_parameters(), module.named_buffers())
+    key = (place, until, tuple((name, id(part)) for name, part in parts))
+    kept = _KEPT.setdefault(module, {})
+    if anew:
+        kept[key] = _cut_graph(module, place, until)
+    if key not in kept:
+        raise Untraceable("it was not traced before")
+    return kept[key]
+
+
+def _cut_graph(module: nn.Module, place: Place, until: Place | None) -> _Programs:
     tracer, graph = _trace(module)
-    name = place.name
     returned, end = _find(module, tracer, graph, place)
     if until is not None:
         _end_at(graph, *_find(module, tracer, graph, until))
     nodes = list(graph.nodes)
     if end >= len(nodes):
-        raise SliceError(f"Cannot go from '{name}' until '{until}': '{until}' is computed first.")
+        raise SliceError(f"Cannot go from '{place}' until '{until}': '{until}' is computed first.")
     first, second = nodes[:end], nodes[end:]
     values = list(dict.fromkeys(_nodes_in(returned)))
     needed = {used for node in second for used in node.all_input_nodes}
     if not needed.intersection(values):
         if until is not None:
-            raise SliceError(f"Cannot go from '{name}' until '{until}': '{until}' does not depend on '{name}'.")
+            raise SliceError(f"Cannot go from '{place}' until '{until}': '{until}' does not depend on '{place}'.")
         raise SliceError(
-            f"Cannot cut at '{name}': nothing after it uses what it returns. Does it work in place? "
+            f"Cannot cut at '{place}': nothing after it uses what it returns. Does it work in place? "
             "Cut before it, or at the next module."
         )
     # Parameters are not carried: each half reads them from the network itself.
     carried = [node for node in first if node in needed and node.op != "get_attr" and node not in values]
     head = _graph_module(module, _first_graph(first, values, carried))
     tail = _graph_module(module, _second_graph(nodes, end, values, carried))
-    names = {id(parameter): path for path, parameter in module.named_parameters()}
-
-    def run_before(x: torch.Tensor) -> tuple[Any, tuple[Any, ...]]:
-        found, around = head(before(x))
-        return found, tuple(around)
-
-    def run_after(found: Any, around: tuple[Any, ...]) -> torch.Tensor:
-        return first_tensor(tail(*found, *around))
-
-    return Halves(
-        before=run_before,
-        after=run_after,
-        parameters_before={names[id(p)]: p for p in head.parameters()},
-        parameters_after={names[id(p)]: p for p in tail.parameters()},
-        carries=tuple(node.name for node in carried),
-        traced=True,
-    )
+    return _Programs(head, tail, tuple(node.name for node in carried))
 
 
 def _trace(module: nn.Module) -> tuple[_Tracer, fx.Graph]:
