@@ -76,7 +76,7 @@ def rivals(seed: int, count: int, batch: int = BATCH) -> dict[str, Rivals]:
 
     def floor_cam() -> torch.Tensor:
         with torch.no_grad():
-            z = below(x)
+            z: torch.Tensor = below(x)
         return (slope(above, z).mean(dim=(2, 3), keepdim=True) * z).sum(dim=1)
 
     def floor_conductance() -> torch.Tensor:
