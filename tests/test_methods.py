@@ -10,6 +10,7 @@ import torch
 from contract.little import examples, images, table
 from modelkeep import Data, Model
 from modelkeep.attack import pgd
+from modelkeep.bias import amplification, asymmetry, mitigate
 from modelkeep.contract import Method, check_method
 from modelkeep.explain import (
     Explained,
@@ -37,6 +38,16 @@ METHODS: dict[str, Method] = {
     "experts": lambda m, d, seed: experts(m, d, slice="hidden", name=d.classes[0], keep=(2, 4), seed=seed),
     "soundness": lambda m, d, seed: soundness(m, d, lambda found: half(found).flatten(1)[:, 0], seed=seed),
     "shortcuts": lambda m, d, seed: shortcuts(m, d, points=2, seed=seed),
+    "amplification": lambda m, d, seed: amplification(m, d, seed=seed),
+    "amplification, hidden": lambda m, d, seed: amplification(m, d, slice="hidden", seed=seed),
+    "asymmetry": lambda m, d, seed: asymmetry(m, d, seed=seed),
+    "asymmetry, hidden": lambda m, d, seed: asymmetry(m, d, slice="hidden", seed=seed),
+    "mitigate, l1": lambda m, d, seed: mitigate(m, d, method="l1", strength=0.1, seed=seed),
+}
+# These are defined for two classes.
+BINARY_METHODS: dict[str, Method] = {
+    "mitigate, experts": lambda m, d, seed: mitigate(m, d, method="experts", seed=seed),
+    "mitigate, parity": lambda m, d, seed: mitigate(m, d, method="parity", seed=seed),
 }
 
 
@@ -55,4 +66,12 @@ def half(explained: Explained) -> torch.Tensor:
 def test_every_method_keeps_the_contract(name: str, make: Callable[[], Model]) -> None:
     model = make()
     report = check_method(METHODS[name], model, examples(model))
+    assert set(report.not_checked.values()) <= {"there is no CUDA device"}
+
+
+@pytest.mark.parametrize("make", [lambda: images(2), table])
+@pytest.mark.parametrize("name", BINARY_METHODS)
+def test_every_binary_method_keeps_the_contract(name: str, make: Callable[[], Model]) -> None:
+    model = make()
+    report = check_method(BINARY_METHODS[name], model, examples(model))
     assert set(report.not_checked.values()) <= {"there is no CUDA device"}

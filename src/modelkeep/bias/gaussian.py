@@ -42,7 +42,7 @@ def bayes_amplification(prior: float | Array, distance: float | Array) -> float 
         raise bad_parameter("bayes_amplification", "prior", "a probability from 0 to 1", prior)
     if not (D >= 0).all():
         raise bad_parameter("bayes_amplification", "distance", "a number of at least 0", distance)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # The thesis' equation 9.8 lacks the minus of β, which theorem 9.1 and equation 9.9 have.
         beta = -(np.log(p) - np.log1p(-p)) / D
         # Theorem 9.1 with 1 - Φ(t) written as Φ(-t), which loses no digits.
@@ -68,9 +68,10 @@ def mahalanobis(x0: Array, x1: Array, *, covariance: Literal["diagonal", "full",
     x0, x1 = both[: len(x0)], both[len(x0) :]
     if covariance not in ("diagonal", "full", "total"):
         raise bad_parameter("mahalanobis", "covariance", "'diagonal', 'full' or 'total'", covariance)
+    variance = pooled_variance(x0, x1)
     difference = x1.mean(axis=0) - x0.mean(axis=0)
     if covariance == "diagonal":
-        return float(np.sqrt(_squares(difference, pooled_variance(x0, x1)).sum()))
+        return float(np.sqrt(_squares(difference, variance).sum()))
     centred = np.concatenate([x0 - x0.mean(axis=0), x1 - x1.mean(axis=0)])
     freedom = len(centred) - 2
     if covariance == "total":

@@ -85,8 +85,8 @@ def with_head(model: Model, head: Head, weight: torch.Tensor, bias: torch.Tensor
     assert isinstance(layer, nn.Linear)
     if layer.bias is None and bias.any():
         raise InputError(
-            f"'{head.name}' has no bias, which would have to take up the mean of what is removed. Give the layer a "
-            "bias (of zeros), and load the weights again."
+            f"The linear layer '{head.name}' has no bias, which would have to take up the mean of what is removed. "
+            "Give the layer a bias (of zeros), and load the weights again."
         )
     with torch.no_grad():
         layer.weight.copy_(weight)

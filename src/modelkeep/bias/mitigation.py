@@ -62,7 +62,7 @@ class Mitigated(Result):
             kept += f": {self.towards} towards '{self.majority}', {self.away} away from it"
             kept += "" if self.exact else " (searched in geometric steps)"
         return [
-            ("method", f"{self.method} at '{self.head}'"),
+            ("method", f"{self.method} at {self.head or 'the linear layer'}"),
             ("features kept", kept),
             ("amplification before", str(self.before)),
             ("amplification after", str(self.after)),

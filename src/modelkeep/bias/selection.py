@@ -57,6 +57,7 @@ def parity(weights: Array, features: Array, labels: Array) -> Array:
     >>> parity(np.array([0.1, 3.0, -2.0]), features, np.array([0, 1]))
     array([False,  True,  True])
     """
+    _require_fit(weights, features, labels)
     towards = orientation(features, labels) * (weights != 0)
     surplus = int(towards.sum())
     keep = np.ones(len(weights), dtype=bool)
@@ -70,8 +71,9 @@ def experts(weights: Array, bias: float, features: Array, labels: Array) -> Expe
     """The α features of most positive and the β of most negative influence that amplify bias least.
 
     Among all (α, β) whose accuracy on these data is not below that of the whole model, the one of the smallest
-    |E[F(x) - y]|; among equals the most accurate, then the one with the fewest features. Keeping all features is always
-    allowed, so neither number can get worse on these data.
+    |E[F(x) - y]|. Keeping all features is always allowed, so neither number can get worse on these data. The thesis
+    does not say which of several best pairs to take. We take the most accurate, and then the one with the fewest
+    features: to remove weak ones is the aim, and data that are fitted perfectly cannot tell.
 
     Scores of all pairs are sums of two running sums, so a pair costs one comparison per example. Where there are more
     than about 4,000 features (or very many examples), α and β run over a geometric grid in place of every number.
@@ -82,6 +84,7 @@ def experts(weights: Array, bias: float, features: Array, labels: Array) -> Expe
         features: `(n, d)`.
         labels: `(n,)`, of two classes 0 and 1.
     """
+    _require_fit(weights, features, labels)
     ones = binary(labels)
     weights = np.asarray(weights, dtype=np.float64)
     means = features.mean(axis=0, dtype=np.float64)
@@ -89,8 +92,8 @@ def experts(weights: Array, bias: float, features: Array, labels: Array) -> Expe
     positive, negative = order[weights[order] > 0], order[weights[order] < 0]
     most = int(min(MOST_CELLS, MOST_PREDICTIONS / len(features)) ** 0.5)
     alphas, betas = _steps(len(positive), most), _steps(len(negative), most)
-    floor = float(bias + means @ weights)  # the score where everything is removed
-    yes0, yes1 = _count_positive(weights, features, means, floor, positive, negative, alphas, betas, ones)
+    scores = _Scores(weights, float(bias), features, means, positive, alphas, negative, betas)
+    yes0, yes1 = scores.count_positive(np.flatnonzero(~ones)), scores.count_positive(np.flatnonzero(ones))
 
     def measure(keep: Array) -> tuple[int, int]:
         """By how many predictions of class 1 the classifier with these features is off, and how many are right."""
@@ -152,6 +155,14 @@ def binary(labels: Array) -> Array:
     return np.asarray(labels == 1)
 
 
+def _require_fit(weights: Array, features: Array, labels: Array) -> None:
+    if features.ndim != 2 or weights.shape != features.shape[1:] or labels.shape != features.shape[:1]:
+        raise InputError(
+            "Features (n, d) need weights (d,) and labels (n,). "
+            f"Got features {features.shape}, weights {weights.shape} and labels {labels.shape}."
+        )
+
+
 def _steps(count: int, most: int) -> Array:
     """0 … count, or at most `most` of these numbers in geometric steps, with both ends."""
     if count < most:
@@ -159,35 +170,36 @@ def _steps(count: int, most: int) -> Array:
     return np.unique(np.concatenate([[0], np.geomspace(1, count, max(most - 1, 2)).round().astype(np.int64)]))
 
 
-def _count_positive(
-    weights: Array,
-    features: Array,
-    means: Array,
-    floor: float,
-    positive: Array,
-    negative: Array,
-    alphas: Array,
-    betas: Array,
-    ones: Array,
-) -> tuple[Array, Array]:
-    """How many examples of class 0 and of class 1 are predicted as class 1, for each α and β: `(|α|, |β|)` each."""
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """The scores of all classifiers that keep the first α of `positive` and the first β of `negative` features."""
 
-    def running(rows: Array, chosen: Array, steps: Array) -> Array:
-        parts = (features[np.ix_(rows, chosen)] - means[chosen]) * weights[chosen]
-        sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(parts, axis=1)], axis=1)
-        return sums[:, steps]
+    weights: Array
+    bias: float
+    features: Array
+    means: Array
+    positive: Array
+    alphas: Array
+    negative: Array
+    betas: Array
 
-    # At most 255 examples at once, so that their counts fit into bytes, which is what makes adding them up fast.
-    size = int(np.clip(2e7 // max(len(weights), 1), 1, 255))
-    counts = []
-    for members in (np.flatnonzero(~ones), np.flatnonzero(ones)):
-        total = np.zeros((len(alphas), len(betas)), dtype=np.int64)
+    def count_positive(self, members: Array) -> Array:
+        """How many of the examples `members` have a score above 0, for each α and β: `(|alphas|, |betas|)`."""
+        total = np.zeros((len(self.alphas), len(self.betas)), dtype=np.int64)
+        nothing_kept = self.bias + self.means @ self.weights
+        # At most 255 examples at once, so that their counts fit into bytes, which is what makes adding them up fast.
+        size = int(np.clip(2e7 // max(len(self.weights), 1), 1, 255))
         for start in range(0, len(members), size):
             rows = members[start : start + size]
-            needed = -(floor + running(rows, positive, alphas))
-            given = running(rows, negative, betas)
-            for i in range(len(alphas)):
+            needed = -nothing_kept - self._running(rows, self.positive, self.alphas)
+            given = self._running(rows, self.negative, self.betas)
+            for i in range(len(self.alphas)):
                 above = given > needed[:, i : i + 1]
                 total[i] += np.add.reduce(above.view(np.uint8), axis=0, dtype=np.uint8)
-        counts.append(total)
-    return counts[0], counts[1]
+        return total
+
+    def _running(self, rows: Array, chosen: Array, steps: Array) -> Array:
+        """What the first features of `chosen` add to the score of the mean example: `(rows, steps)`."""
+        adds = (self.features[np.ix_(rows, chosen)] - self.means[chosen]) * self.weights[chosen]
+        sums: Array = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(adds, axis=1)], axis=1)
+        return sums[:, steps]

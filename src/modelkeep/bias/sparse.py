@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkeep.bias.gaussian import from_first
 from modelkeep.errors import TrainingError
 
 Array = NDArray[Any]
@@ -16,7 +17,7 @@ def fit_sparse(features: Array, labels: Array, classes: int, strength: float) ->
     """The weights `(classes, d)` and biases `(classes,)` of the smallest mean cross-entropy + strength × ‖weights‖₁.
 
     The penalty is on weights in units of each feature's standard deviation, and not on the biases. Solved by FISTA with
-    restarts, until the gradient leaves no weight to be moved by more than 1 % of the penalty.
+    restarts, until the gradient at each weight is balanced by the penalty up to 0.01 % of it.
 
     Args:
         features: `(n, d)`.
@@ -24,8 +25,9 @@ def fit_sparse(features: Array, labels: Array, classes: int, strength: float) ->
         classes: Their number.
         strength: At large values all weights are 0 and the biases give the shares of the classes.
     """
-    mean, scale = features.mean(axis=0), features.std(axis=0)
-    z = (features - mean) / np.where(scale > 0, scale, 1.0)
+    start, centred = features[0], from_first(features)
+    mean, scale = centred.mean(axis=0), centred.std(axis=0)
+    z = (centred - mean) / np.where(scale > 0, scale, 1.0)
     # A last column of ones carries the biases, which are not penalised.
     z = np.concatenate([z, np.ones((len(z), 1))], axis=1)
     penalty = np.append(np.full(features.shape[1], strength), 0.0)
@@ -40,7 +42,7 @@ def fit_sparse(features: Array, labels: Array, classes: int, strength: float) ->
         odds = np.exp(scores)
         moved = ahead - step * ((odds / odds.sum(axis=0) - target.T) @ z / len(z))
         moved = np.sign(moved) * np.maximum(np.abs(moved) - step * penalty, 0.0)
-        if np.abs(moved - ahead).max() <= 0.01 * strength * step:
+        if np.abs(moved - ahead).max() <= 1e-4 * strength * step:
             break
         if ((ahead - moved) * (moved - weights)).sum() > 0:  # going uphill: forget the momentum
             ahead, momentum = moved, 1.0
@@ -52,4 +54,4 @@ def fit_sparse(features: Array, labels: Array, classes: int, strength: float) ->
     else:
         raise TrainingError(f"The ℓ1 fit did not converge in 20,000 steps. Take a strength above {strength:g}.")
     found = np.where(scale > 0, moved[:, :-1] / np.where(scale > 0, scale, 1.0), 0.0)
-    return found, moved[:, -1] - found @ mean
+    return found, moved[:, -1] - found @ (start + mean)
