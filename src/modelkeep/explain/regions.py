@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 LARGEST = 1 / 16
 # Outer rows and columns are dropped from it as long as the rest keeps this much of its attribution.
 KEPT = 0.95
+# What keeps a value from counting without bound where it hardly varies in the class.
+STEADY = 0.1
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,15 @@ def is_picture(shape: tuple[int, ...]) -> bool:
 def set_apart(x: torch.Tensor, own: torch.Tensor, region: Region) -> float:
     """How far the content of the region in a class lies from that in all others, `x: (n, ...)`, `own: (n,)` bool.
 
-    The distance of a content is that to the class's median. What is natural varies, so some examples of other classes
-    always come near; a planted mark leaves a gap between most of the class and nearly all of the others. The gap is
-    given as a share of the median distance of the others; below 0 there is none.
+    The distance of a content is that to the class's median, in which each value counts the more the steadier it is in
+    the class. What is natural varies, so some examples of other classes always come near; a planted mark leaves a gap
+    between most of the class and nearly all of the others. The gap is given as a share of the median distance of the
+    others; below 0 there is none.
     """
     content = x[:, region.mask(tuple(x.shape[1:]))].double()
-    distance = (content - content[own].median(dim=0).values).abs().mean(dim=1)
+    off = (content - content[own].median(dim=0).values).abs()
+    # Without the second term, values that never vary in the class would be all that counts.
+    distance = (off / (off[own].mean(dim=0) + STEADY * off[~own].mean(dim=0)).clamp_min(1e-12)).mean(dim=1)
     near, usual = distance[~own].quantile(0.02), distance[~own].median()
     return float((near - distance[own].quantile(0.8)) / usual) if usual > 0 else 0.0
 

@@ -49,7 +49,7 @@ class Inside:
         """One mask per example, `(n, h, w)` or `(n, d)`."""
         heat = salient_map(explained, self.sign)
         one_for_all = isinstance(self.masks, torch.Tensor) and self.masks.ndim == heat.ndim - 1
-        return checked_masks(self.masks.expand_as(heat) if one_for_all else self.masks, heat)
+        return checked_masks(self.masks.expand(len(heat), *self.masks.shape) if one_for_all else self.masks, heat)
 
     def __call__(self, explained: Explained) -> torch.Tensor:
         allowed = self.of(explained)
