@@ -46,6 +46,12 @@ def axes(
 ) -> Axes:
     """A pair of axes in our style, with lines across the `grid` axis: the figure's one, or the one `at` a place."""
     ax = figure.add_subplot() if at is None else figure.add_subplot(at)
+    style(ax, title, x_label, y_label, grid)
+    return ax
+
+
+def style(ax: Axes, title: str = "", x_label: str = "", y_label: str = "", grid: Literal["x", "y"] = "y") -> None:
+    """Give axes our style."""
     ax.set_title(title, loc="left", color=INK, fontsize=11, fontweight="bold")
     ax.set_xlabel(x_label, color=MUTED, fontsize=9)
     ax.set_ylabel(y_label, color=MUTED, fontsize=9)
@@ -54,7 +60,6 @@ def axes(
     ax.spines["bottom"].set_color(MUTED)
     ax.grid(axis=grid, color=FAINT)
     ax.set_axisbelow(True)
-    return ax
 
 
 def image_grid(

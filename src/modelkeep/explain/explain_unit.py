@@ -1,0 +1,134 @@
+"""explain_unit: from influence to meaning, the units that matter most and what each of them stands for.
+
+Thesis 002, section 3.3: find the influential internal features, then interpret each by what influences it, by its
+exemplars, by an input that is optimised for it, and by concepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from modelkeep.data import Data
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.explain.concept_sensitivity import concept_sensitivity, unit_influence
+from modelkeep.explain.concepts import Concept
+from modelkeep.explain.exemplars import checked_units, exemplars, is_map
+from modelkeep.explain.influence import influence
+from modelkeep.explain.quantities import Channel, PredictedScore, Quantity, Unit
+from modelkeep.explain.search_space import search_space
+from modelkeep.explain.unit_sheet import Mover, UnitSheet
+from modelkeep.explain.visualise import visualise
+from modelkeep.model import Model
+from modelkeep.results import Estimate, measured
+
+MOVERS = 6  # features of a table that are named as moving a unit
+
+
+def explain_unit(
+    model: Model,
+    data: Data,
+    *,
+    slice: str,
+    quantity: Quantity = PredictedScore(),  # noqa: B008 - frozen, and the documented default
+    call: int | None = None,
+    units: int | Sequence[int] = 3,
+    exemplars_from: Data | None = None,
+    concepts: Sequence[Concept] = (),
+    count: int = 4,
+    steps: int = 128,
+    batch_size: int = 64,
+    seed: int,
+) -> UnitSheet:
+    """The units at the slice that influence the quantity most, and what each of them stands for, on one sheet.
+
+    Args:
+        model: The model; it is left as it was.
+        data: The examples whose quantity is explained; the influence of a unit is the mean over them.
+        slice: A name from `model.slices()`; `call` says which call of a module that is called more than once. Of a
+            feature map the channels are interpreted, and else single units.
+        quantity: What the units influence.
+        units: How many, the most influential first (by mean absolute influence), or which.
+        exemplars_from: Where to look for exemplars; the default is `data`, but all training data show more.
+        concepts: What `concept` returned for this slice.
+        count: Exemplars per unit.
+        steps: Steps of the optimisation of an input for each unit.
+        batch_size: Examples that are run at once.
+        seed: For the optimised inputs, the intervals and the tests of the concepts.
+    """
+    if isinstance(units, int) and units < 1:
+        raise bad_parameter("explain_unit", "units", "a number of units from 1 on, or a list of units", units)
+    for c in concepts:
+        if (c.slice, c.call) != (slice, call):
+            raise InputError(
+                f"The concept '{c.name}' was learned at '{c.slice}', but units of '{slice}' are to be explained. "
+                f"Learn it with concept(..., slice='{slice}')."
+            )
+    source = exemplars_from if exemplars_from is not None else data
+    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+        influences = unit_influence(model, data, slice, call, quantity, batch_size, seed)
+        shape = _shape_at(model, slice, call, seed)
+        if isinstance(units, int):
+            order = influences.abs().mean(dim=0).argsort(descending=True, stable=True)
+            chosen = tuple(order[:units].tolist())
+        else:
+            chosen = checked_units("explain_unit", units, slice, shape)
+        wanted = [_quantity_of(slice, call, unit, shape) for unit in chosen]
+        best = exemplars(
+            model, source, slice=slice, call=call, units=chosen, count=count, batch_size=batch_size, seed=seed
+        )
+        image = len(model.input_shape) == 3
+        space = search_space(model, source, fourier=False)
+        heat = [_heat(model, x, unit, batch_size, seed) for x, unit in zip(best.inputs, wanted, strict=True) if image]
+        movers = [_movers(model, data, unit, space.spread.cpu(), batch_size, seed) for unit in wanted if not image]
+        optimised = [
+            visualise(model, unit, data=source, steps=steps, batch_size=batch_size, seed=seed) for unit in wanted
+        ]
+        sensitivity = None
+        if concepts:
+            sensitivity = concept_sensitivity(
+                model, data, concepts, quantity=quantity, batch_size=batch_size, seed=seed
+            )
+        return UnitSheet(
+            provenance=provenance(),
+            quantity=str(quantity),
+            examples=len(data),
+            influence=tuple(Estimate.bootstrap(influences[:, unit].numpy(), seed) for unit in chosen),
+            exemplars=best,
+            heat=torch.stack(heat) if image else None,
+            standout=None if image else space.deviation(best.inputs.to(model.device)).flatten(2).cpu(),
+            movers=tuple(movers),
+            optimised=tuple(optimised),
+            concepts=tuple(concepts),
+            sensitivity=sensitivity,
+        )
+
+
+def _shape_at(model: Model, slice: str, call: int | None, seed: int) -> tuple[int, ...]:
+    with model.frozen(seed), torch.no_grad():
+        return tuple(model.slice(slice, call=call).h(model.probe()).value.shape[1:])
+
+
+def _quantity_of(slice: str, call: int | None, unit: int, shape: tuple[int, ...]) -> Channel | Unit:
+    """The activation of a channel of a feature map, or of a unit that is numbered as in `flatten()`."""
+    if is_map(shape):
+        return Channel(slice, unit, call)
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(unit), shape))
+    return Unit(slice, index if len(index) > 1 else index[0], call)
+
+
+def _heat(model: Model, x: torch.Tensor, unit: Channel | Unit, batch_size: int, seed: int) -> torch.Tensor:
+    """The influence `(n, h, w)` of each pixel of the images `x` on the unit, its channels together."""
+    return influence(model, x, quantity=unit, batch_size=batch_size, seed=seed).influence.sum(dim=1)
+
+
+def _movers(
+    model: Model, data: Data, unit: Unit | Channel, spread: torch.Tensor, batch_size: int, seed: int
+) -> tuple[Mover, ...]:
+    """The features of a table that move the unit most, by the change of it per standard deviation of the feature."""
+    per_spread = influence(model, data, quantity=unit, batch_size=batch_size, seed=seed).influence * spread
+    flat = per_spread.flatten(1).double()
+    order = flat.abs().mean(dim=0).argsort(descending=True, stable=True)[:MOVERS].tolist()
+    names = data.features if data.features is not None else [f"feature {i}" for i in range(flat.shape[1])]
+    return tuple(Mover(names[i], Estimate.bootstrap(flat[:, i].numpy(), seed)) for i in order)
