@@ -10,6 +10,7 @@ from modelkeep.audit.accuracy import check_accuracy
 from modelkeep.audit.findings import RANK, Finding, Measure, Section
 from modelkeep.audit.influence import check_influence
 from modelkeep.audit.robustness import check_robustness
+from modelkeep.audit.shortcuts import check_shortcuts
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
@@ -79,6 +80,7 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
         "accuracy": lambda: check_accuracy(model, data),
         "robustness": lambda: check_robustness(model, looked_at, settings.radii, settings.steps, seed),
         "influence": lambda: check_influence(model, data, looked_at, settings.slice, seed),
+        "shortcuts": lambda: check_shortcuts(model, looked_at, seed),
     }
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         sections = []

@@ -1,0 +1,139 @@
+"""Does a small place of the input decide by itself?"""
+
+from __future__ import annotations
+
+from modelkeep import plots
+from modelkeep.audit.findings import Finding, Measure, Section, Severity, percent
+from modelkeep.audit.picture import Picture
+from modelkeep.data import Data
+from modelkeep.explain import Shortcuts, Suspect, shortcuts
+from modelkeep.model import Model
+
+TAXONOMY = ("NIST AI 100-2 NISTAML.023", "MITRE ATLAS AML.T0020", "OWASP ML02:2023")
+
+
+def check_shortcuts(model: Model, data: Data, seed: int) -> Section:
+    """Marks that stand in for a class, and places or features that decide alone, tested by transplanting them."""
+    found = shortcuts(model, data, examples=len(data), seed=seed)
+    findings = [
+        finding
+        for verdict, tell in (("planted", _planted), ("decisive", _decisive))
+        if (suspects := [suspect for suspect in found.found if suspect.verdict == verdict])
+        for finding in [tell(suspects)]
+    ]
+    measures, pictures = [], []
+    if found.suspects:
+        worst = found.suspects[0]
+        measures = [
+            Measure(f"turn into '{worst.name}' with its {worst.region.name}", worst.turned),
+            Measure("turn into it with other places of that size", worst.turned_control),
+            Measure(f"'{worst.name}' lost without its {worst.region.name}", worst.lost),
+            Measure("lost without other places of that size", worst.lost_control),
+        ]
+    if found.found:
+        pictures = [_picture(found)]
+    return Section(
+        "Does a small place decide?",
+        "For each class, influence says which small place its examples agree on. The content of that place is then "
+        "given to examples of other classes, and taken from its own. A mark that is not in this data cannot be found.",
+        tuple(measures),
+        tuple(findings) or (_nothing(found),),
+        tuple(pictures),
+    )
+
+
+def _effect(suspect: Suspect) -> str:
+    return (
+        f"With the {suspect.region.name} of a '{suspect.name}', {percent(suspect.turned.value)} of the examples of "
+        f"other classes (at least {percent(suspect.turned.low)}) are taken for '{suspect.name}'; with other places of "
+        f"that size at most {percent(suspect.turned_control.high)} are. Without it, {percent(suspect.lost.value)} of "
+        f"'{suspect.name}' (at least {percent(suspect.lost.low)}) are no longer recognised."
+    )
+
+
+def _also(suspects: list[Suspect]) -> str:
+    others = [f"{s.region.name} for '{s.name}'" for s in suspects[1:]]
+    return f" So do {'; '.join(others[:5])}{' and more' * (len(others) > 5)}." if others else ""
+
+
+def _planted(suspects: list[Suspect]) -> Finding:
+    worst = suspects[0]
+    most = worst.turned.low > 0.5 or worst.lost.low > 0.5
+    return Finding(
+        id="shortcuts.planted-mark",
+        severity="high" if most else "medium",
+        title=f"A mark at {worst.region.name} stands in for '{worst.name}'",
+        measured=_effect(worst) + _also(suspects),
+        meaning="No other class comes near this content, and the model goes by it. Where the mark is missing, or "
+        "somebody adds it, it will be wrong.",
+        remedy=f"Look at that place in the training examples of '{worst.name}': a watermark, a frame, a poisoned "
+        "sample? Remove or cover it, train again, and measure on data without it.",
+        taxonomy=TAXONOMY,
+        weight=max(worst.turned.value, worst.lost.value),
+    )
+
+
+def _decisive(suspects: list[Suspect]) -> Finding:
+    worst = suspects[0]
+    severity: Severity
+    if worst.region.feature is not None:
+        name, severity, title = "one-feature", "low", f"The feature {worst.region.name} alone decides"
+        meaning = (
+            "A measurement may rightly decide alone. It is a leak if it is only known once the answer is, and a "
+            "weakness if somebody can choose it."
+        )
+        remedy = "Ask whether it is known, and can be trusted, at the time of the answer. If not, train without it."
+    else:
+        name, severity = "one-place", "medium"
+        title = f"The small place at {worst.region.name} alone decides for '{worst.name}'"
+        meaning = (
+            "Natural contents vary there too, so it may be the very thing that tells the classes apart; or a mark "
+            "that is hard to see."
+        )
+        remedy = "Look at the picture below. If the place has nothing to do with the class, cover it and train again."
+    return Finding(
+        id=f"shortcuts.{name}-decides",
+        severity=severity,
+        title=title,
+        measured=_effect(worst) + _also(suspects),
+        meaning=meaning,
+        remedy=remedy,
+        weight=worst.turned.value,
+    )
+
+
+def _nothing(found: Shortcuts) -> Finding:
+    if not found.suspects:
+        return Finding(
+            id="shortcuts.unclear",
+            severity="unclear",
+            title="Too few examples to look for places that decide by themselves",
+            measured=f"None of the classes has enough examples among {found.examples} that the model gets right.",
+            meaning="A mark that stands in for a class could be there.",
+            remedy="Look at the accuracy first, then give more examples (--examples).",
+        )
+    worst = found.suspects[0]
+    missing = f" {len(found.too_few)} classes had too few examples to be looked at." if found.too_few else ""
+    return Finding(
+        id="shortcuts.none-found",
+        severity="good",
+        title="No small place of the input decides for a class by itself",
+        measured=_effect(worst) + " That is the strongest." + missing,
+        meaning="What these places show varies and occurs in other classes too, as in natural data. A mark that is "
+        "not in this data, or that moves about, would not be seen.",
+        remedy="Nothing. Look at data from another source, too.",
+    )
+
+
+def _picture(found: Shortcuts) -> Picture:
+    worst = found.suspects[0]
+    if worst.region.feature is not None:
+        alt = "How many examples turn into each class"
+        caption = "How many examples of other classes turn into the class when they get one feature of it."
+    else:
+        alt = "Examples before and after the transplant"
+        caption = (
+            f"Examples of other classes (above), and the same with the outlined place taken from a '{worst.name}' "
+            "(below), with what the model says."
+        )
+    return Picture(plots.data_uri(found.draw()), alt, caption)
