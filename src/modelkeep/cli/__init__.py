@@ -7,7 +7,7 @@ import sys
 import typer
 
 from modelkeep import __version__
-from modelkeep.cli import data, study
+from modelkeep.cli import data, papers, study
 from modelkeep.cli.audit import audit
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
@@ -28,6 +28,8 @@ app.command()(audit)
 app.command()(explain)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
+study.app.command(epilog="Example: modelkeep study papers")(papers.papers)
+study.app.command(epilog="Example: modelkeep study run bias-figure-9.1 --size small")(papers.run)
 app.add_typer(study.app, name="study")
 
 

@@ -10,15 +10,19 @@ import sys
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from modelkeep.errors import StudyError
 from modelkeep.study.ledger import DEFAULT_PATH, FAILURES, Ledger, Record
 
+if TYPE_CHECKING:
+    from modelkeep.study import Limits, Study, StudyResult
+    from modelkeep.study.study import Engine
+
 app = typer.Typer(
-    help="See, continue and export studies: many trainings under one name, kept in a ledger.",
+    help="Make the papers' tables again; see, continue and export studies: many trainings, kept in a ledger.",
     epilog="Example: modelkeep study list, then modelkeep study show NAME, then modelkeep study resume NAME",
     no_args_is_help=True,
 )
@@ -55,7 +59,7 @@ def list_studies(ledger: LedgerPath = DEFAULT_PATH, as_json: AsJson = False) -> 
     if as_json:
         typer.echo(json.dumps(rows))
     elif rows:
-        _print_table([[str(value) for value in row.values()] for row in rows], list(rows[0]))
+        print_table([[str(value) for value in row.values()] for row in rows], list(rows[0]))
     else:
         typer.echo(f"The ledger '{ledger}' holds no study yet.")
 
@@ -80,7 +84,7 @@ def show(
                 typer.echo(f"{key}: {value}")
     else:
         rows = [[r.identity[:8], r.trial.label, r.state, str(r.attempts), _seconds(r), r.brief] for r in records]
-        _print_table(rows, ["id", "trial", "state", "tries", "seconds", "value or error"])
+        print_table(rows, ["id", "trial", "state", "tries", "seconds", "value or error"])
 
 
 @app.command(epilog="Example: modelkeep study resume widths --processes 4 --seconds 600")
@@ -98,8 +102,7 @@ def resume(
 
     A ledger names the functions that are run: resume only ledgers that you trust.
     """
-    from modelkeep import progress
-    from modelkeep.study import Limits, Local, Ray, Study, run
+    from modelkeep.study import Limits, Local, Ray, Study
 
     if engine is EngineName.ray and processes is not None:
         raise StudyError("The option --processes is for --engine local; Ray uses the cores of its cluster.")
@@ -111,29 +114,11 @@ def resume(
         changed = sum(old.code != new.code for old, new in zip(before, study.trials, strict=True))
         if changed:
             typer.echo(f"The code of {changed} trials changed, so they run again; their old results stay.", err=True)
-        try:
-            with progress.shown():
-                result = run(
-                    study,
-                    opened,
-                    Ray() if engine is EngineName.ray else Local(processes),
-                    limits=Limits(seconds, megabytes),
-                    retries=retries,
-                )
-        except KeyboardInterrupt:
-            done = opened.counts(name)["done"]
-            typer.echo(
-                f"Stopped. {done} of {len(study.trials)} trials are done; continue with: modelkeep study resume {name}",
-                err=True,
-            )
-            raise typer.Exit(130) from None
+        engine_given = Ray() if engine is EngineName.ray else Local(processes)
+        again = f"modelkeep study resume {name}"
+        result = run_shown(study, opened, engine_given, again, Limits(seconds, megabytes), retries)
     typer.echo(result.to_json() if as_json else str(result))
-    failed = [record for record in result.records if record.state != "done"]
-    if failed:
-        raise StudyError(
-            f"{len(failed)} of {len(study.trials)} trials failed. "
-            f"See why with: modelkeep study show {name} --trial {failed[0].identity[:8]}"
-        )
+    require_all_done(result)
 
 
 @app.command(epilog="Example: modelkeep study export widths --format csv --output widths.csv")
@@ -155,6 +140,32 @@ def export(
     else:
         output.write_text(text, encoding="utf-8")
         typer.echo(f"Wrote {len(records)} trials to {output}.", err=True)
+
+
+def run_shown(
+    study: Study, ledger: Ledger, engine: Engine, again: str, limits: Limits | None = None, retries: int = 1
+) -> StudyResult:
+    """Run a study with its progress shown; after Ctrl-C say that `again` is the command that goes on."""
+    from modelkeep import progress
+    from modelkeep.study import run
+
+    try:
+        with progress.shown():
+            return run(study, ledger, engine, limits=limits, retries=retries)
+    except KeyboardInterrupt:
+        done = ledger.counts(study.name)["done"]
+        typer.echo(f"Stopped. {done} of {len(study.trials)} trials are done; continue with: {again}", err=True)
+        raise typer.Exit(130) from None
+
+
+def require_all_done(result: StudyResult) -> None:
+    """Refuse to end well where a trial failed, and say how to see why."""
+    failed = [record for record in result.records if record.state != "done"]
+    if failed:
+        raise StudyError(
+            f"{len(failed)} of {len(result.records)} trials failed. "
+            f"See why with: modelkeep study show {result.study} --trial {failed[0].identity[:8]}"
+        )
 
 
 def _csv(records: list[Record]) -> str:
@@ -194,7 +205,8 @@ def _chosen(records: list[Record], name: str, trial: str) -> Record:
     return found[0]
 
 
-def _print_table(rows: list[list[str]], columns: list[str]) -> None:
+def print_table(rows: list[list[str]], columns: list[str]) -> None:
+    """Print rows of plain text under the names of their columns."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -1,0 +1,105 @@
+"""`modelkeep study papers` and `modelkeep study run`: the papers' tables and figures, made again."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from modelkeep.cli.study import AsJson, LedgerPath, print_table, require_all_done, run_shown
+from modelkeep.errors import StudyError
+from modelkeep.study.ledger import DEFAULT_PATH, Ledger
+
+if TYPE_CHECKING:
+    from modelkeep.study.paper import PaperStudy
+
+# Named here and not in the capabilities' packages, because a study knows of no capability.
+REGISTRY = (
+    "modelkeep.bias.studies.figure_9_1:FIGURE_9_1",
+    "modelkeep.bias.studies.table_9_2:TABLE_9_2",
+    "modelkeep.bias.studies.figure_9_3:FIGURE_9_3A",
+    "modelkeep.bias.studies.figure_9_3:FIGURE_9_3B",
+    "modelkeep.bias.studies.figure_9_3:FIGURE_9_3C",
+    "modelkeep.bias.studies.figure_9_4:FIGURE_9_4",
+    "modelkeep.bias.studies.table_9_6:TABLE_9_6",
+    "modelkeep.bias.studies.table_9_6_images:TABLE_9_6_IMAGES",
+)
+
+
+class SizeName(StrEnum):
+    """How large a study is."""
+
+    small = "small"
+    paper = "paper"
+
+
+def papers(as_json: AsJson = False) -> None:
+    """The tables and figures of the papers that can be made again."""
+    found = [{"name": study.name, "where": study.where, "shows": study.shows} for study in map(load, REGISTRY)]
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        print_table([list(row.values()) for row in found], list(found[0]))
+
+
+def run(
+    name: Annotated[str, typer.Argument(help="A study of `modelkeep study papers`.")],
+    size: Annotated[
+        SizeName, typer.Option(help="small: a coffee break on two cores; paper: the paper's own settings.")
+    ] = SizeName.small,
+    processes: Annotated[int | None, typer.Option(help="Local processes at a time; default: one per core.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for result.json and figure.png; default: modelkeep-out/NAME.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same figures.")] = 0,
+    ledger: LedgerPath = DEFAULT_PATH,
+    as_json: AsJson = False,
+) -> None:
+    """Make a table or figure of a paper again: ours beside the paper's, as text, as JSON and as a picture.
+
+    Trials that the ledger has are not run again: after Ctrl-C, the same command goes on.
+    """
+    from rich.console import Console
+
+    from modelkeep.files import replacing
+    from modelkeep.plots import png_bytes
+    from modelkeep.study import Local
+
+    chosen = _find(name)
+    folder = out if out is not None else DEFAULT_PATH.parent / name
+    again = f"modelkeep study run {name} --size {size} --seed {seed}"
+    with Ledger(ledger) as opened:
+        # One thread: how a sum is divided among threads changes its last digits.
+        result = run_shown(chosen.study(size.value, seed), opened, Local(processes, threads=1), again)
+    report = chosen.report(result)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in (("result.json", report.to_json().encode()), ("figure.png", png_bytes(report.draw()))):
+        with replacing(folder / file) as unfinished:
+            unfinished.write_bytes(content)
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        Console().print(report)
+        typer.echo(f"Written to {folder}: result.json and figure.png.")
+    require_all_done(result)
+
+
+def load(entry: str) -> PaperStudy:
+    """The study that an entry of the registry names."""
+    module, _, name = entry.partition(":")
+    found: PaperStudy = getattr(import_module(module), name)
+    return found
+
+
+def _find(name: str) -> PaperStudy:
+    known = {study.name: study for study in map(load, REGISTRY)}
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        meant = f" Did you mean '{close[0]}'?" if close else ""
+        raise StudyError(f"There is no paper study '{name}'.{meant} `modelkeep study papers` lists them all.")
+    return known[name]
