@@ -35,7 +35,7 @@ def test_counts_what_lies_inside() -> None:
     assert found.by_class == {"left": Estimate.rate(6, 6), "right": Estimate.rate(0, 2)}
     assert found.worst == (6, 7)
     assert found.margin.tolist() == [0.5] * 6 + [-0.5] * 2
-    assert found.titles[0] == "right, seen as right"
+    assert found.titles[0] == "right, seen as right\noff by 0.50"
     assert "6 (-0.50), 7 (-0.50)" in str(found)
     assert plots.png_bytes(found.draw()).startswith(b"\x89PNG")
 

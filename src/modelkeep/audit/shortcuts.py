@@ -44,7 +44,7 @@ def check_shortcuts(model: Model, data: Data, seed: int) -> Section:
 
 def _effect(suspect: Suspect) -> str:
     return (
-        f"With the {suspect.region.name} of a '{suspect.name}', {percent(suspect.turned.value)} of the examples of "
+        f"With {suspect.region.name} of a '{suspect.name}', {percent(suspect.turned.value)} of the examples of "
         f"other classes (at least {percent(suspect.turned.low)}) are taken for '{suspect.name}'; with other places of "
         f"that size at most {percent(suspect.turned_control.high)} are. Without it, {percent(suspect.lost.value)} of "
         f"'{suspect.name}' (at least {percent(suspect.lost.low)}) are no longer recognised."

@@ -19,6 +19,7 @@ from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Criterion = Callable[[Explained], torch.Tensor]
@@ -89,7 +90,7 @@ class Soundness(Result):
         return [*rows, ("worst offenders", ", ".join(off) or "none")]
 
     def draw(self) -> Figure:
-        """The worst offenders, with the allowed places outlined; without maps or offenders, the share per class."""
+        """The worst offenders, with the places that were not allowed outlined; without maps or offenders, the share per class."""
         from modelkeep import plots
 
         maps, inputs = self.worst_maps, self.worst_inputs
@@ -102,9 +103,8 @@ class Soundness(Result):
         else:
             figure = plots.signed_heat(maps, self.titles)
         if self.worst_masks is not None:
-            for ax, mask in zip(figure.axes, self.worst_masks, strict=False):
-                if mask.any() and not mask.all():
-                    ax.contour(mask.numpy(), levels=[0.5], colors=[plots.PALETTE[2]], linewidths=1.5)
+            for ax, allowed in zip(figure.axes, self.worst_masks, strict=False):
+                _outline(ax, ~allowed)
         return figure
 
 
@@ -174,13 +174,27 @@ def soundness(
             worst=tuple(worst.tolist()),
             margin=margin,
             titles=tuple(
-                f"{data.classes[int(data.y[i])]}, seen as {data.classes[int(explained.predicted[i])]}" for i in worst
+                f"{data.classes[int(data.y[i])]}, seen as {data.classes[int(explained.predicted[i])]}\n"
+                f"off by {-float(margin[i]):.2f}"
+                for i in worst
             ),
             bounds=model.bounds,
             worst_inputs=explained.inputs[worst],
             worst_maps=maps[worst],
             worst_masks=criterion.of(explained)[worst] if isinstance(criterion, Inside) else None,
         )
+
+
+def _outline(ax: Axes, forbidden: torch.Tensor) -> None:
+    """The border of the places `(h, w)` that were not allowed, closed where it meets the edge of the picture."""
+    from modelkeep.plots import PALETTE
+
+    height, width = forbidden.shape
+    closed = torch.nn.functional.pad(forbidden.float(), (1, 1, 1, 1)).numpy()
+    if closed.any():
+        ax.contour(range(-1, width + 1), range(-1, height + 1), closed, [0.5], colors=[PALETTE[2]], linewidths=1.5)
+        ax.set_xlim(-0.8, width - 0.2)
+        ax.set_ylim(height - 0.2, -0.8)
 
 
 def _checked(said: object, n: int) -> torch.Tensor:
