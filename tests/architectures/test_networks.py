@@ -29,6 +29,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("deep_cnn", {"input_shape": [1, 28, 28], "classes": 10}),
     ("dense", {"input_shape": [30], "classes": 2}),
     ("dense", {"input_shape": [1, 8, 8], "classes": 3, "hidden": [16, 8], "activation": "minmax"}),
+    ("efficientnet_lite0", {"input_shape": [3, 33, 48], "classes": 5}),
     ("lenet", {"input_shape": [3, 32, 32], "classes": 100}),
     ("resnet50", {"input_shape": [3, 64, 64], "classes": 10}),
     ("shallow_cnn", {"input_shape": [1, 28, 28], "classes": 10}),

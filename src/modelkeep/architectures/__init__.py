@@ -8,6 +8,7 @@ from __future__ import annotations
 from modelkeep.architectures.alexnets import alexnet
 from modelkeep.architectures.certifiable import cnn_2c2f, cnn_4c3f, cnn_6c2f, cnn_8c2f, cnn_8c2f_full
 from modelkeep.architectures.cnn import deep_cnn, lenet, shallow_cnn, small_cnn
+from modelkeep.architectures.efficientnet import efficientnet_lite0
 from modelkeep.architectures.fully_connected import dense
 from modelkeep.architectures.minmax import MinMax
 from modelkeep.architectures.resnet import resnet50, small_resnet
@@ -23,6 +24,7 @@ __all__ = [
     "cnn_8c2f_full",
     "deep_cnn",
     "dense",
+    "efficientnet_lite0",
     "lenet",
     "names",
     "resnet50",

@@ -52,6 +52,8 @@ def explain(
     * `modelkeep explain model.safetensors --data digits --list-slices`
 
     * `modelkeep explain model.safetensors --data digits --slice conv2_relu --method grad-cam`
+
+    * `modelkeep explain efficientnet-lite0 --data photo.jpg --why daisy --rather-than bee`
     """
     from modelkeep import progress
     from modelkeep.audit import explanations, write_explanations
@@ -61,15 +63,20 @@ def explain(
         typer.echo("\n".join(loaded.slices()))
         return
     quantities = _quantities(loaded, why, rather_than)
+    for quantity in quantities:
+        quantity.score(loaded)  # looks the names up, before the work
+    chosen = _chosen(examined, examples, index)
+    examined, labelled = _in_classes_of(loaded, examined)
     places = [_place(text) for text in slice] if slice else _places(loaded, method)
     with progress.shown():
         found = explanations(
             loaded,
             examined,
-            _chosen(examined, examples, index),
+            chosen,
             places=places,
             quantities=quantities,
             method=method,
+            labelled=labelled,
             name=Path(model).name,
             seed=seed,
         )
@@ -129,6 +136,23 @@ def _chosen(data: Data, count: int, index: list[int] | None) -> list[int]:
     return list(dict.fromkeys(index))
 
 
+def _in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
+    """The data with the model's classes, and whether its labels say anything.
+
+    Explanations need no labels, so the data may be pictures of some of the model's classes, or of none.
+    """
+    from dataclasses import replace
+
+    import torch
+
+    if len(data.classes) >= len(model.classes):
+        return data, True
+    if set(data.classes) <= set(model.classes):
+        labels = torch.tensor([model.class_index(name) for name in data.classes])
+        return replace(data, y=labels[data.y], classes=model.classes), True
+    return replace(data, y=torch.zeros_like(data.y), classes=model.classes), False
+
+
 def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -> None:
     from rich.console import Console
 
@@ -136,4 +160,6 @@ def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -
     console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
     for picture in pictures:
         console.print(f"  {picture.resolve()}", soft_wrap=True)
+    if found.examples[0].label is None:
+        console.print("  The data's labels are not classes of the model, and are left out.")
     console.print(found)

@@ -11,12 +11,16 @@ import typer
 if TYPE_CHECKING:
     from modelkeep import Data, Model
 
-ModelSource = Annotated[str, typer.Argument(help="A .safetensors, .pt2 or .onnx file, or package.module:factory.")]
+ModelSource = Annotated[
+    str, typer.Argument(help="A .safetensors, .pt2 or .onnx file, package.module:factory, or efficientnet-lite0.")
+]
 DataSource = Annotated[
     str, typer.Option("--data", help="A built-in set, or your .npz, .csv, .parquet or image folder.")
 ]
 Weights = Annotated[Path | None, typer.Option(help="The safetensors file for a factory.")]
-InputShape = Annotated[str | None, typer.Option(help="Such as 3,32,32, where the model file does not say.")]
+InputShape = Annotated[
+    str | None, typer.Option(help="Such as 3,32,32, where the model does not say; scales your pictures.")
+]
 Label = Annotated[str, typer.Option(help="The column with the labels, in a table.")]
 Device = Annotated[str, typer.Option(help="Where to run: cpu, cuda, cuda:1 …")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same figures.")]
@@ -26,13 +30,17 @@ def model_and_data(
     model: str, data: str, *, weights: Path | None, input_shape: str | None, label: str, device: str
 ) -> tuple[Model, Data]:
     """The model and the data (of a built-in set: its test part) that the user named."""
-    from modelkeep import Model, datasets
+    from modelkeep import Model, datasets, pretrained
 
+    if model in pretrained.names():
+        ready = pretrained.load(model, device=device)
+        return ready, datasets.open(data, label=label, part="test", shape=ready.input_shape)
     if ":" in model:
         # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
         sys.path.append(str(Path.cwd()))
-    examined = datasets.open(data, label=label, part="test")
-    known = {"input_shape": _shape(input_shape)} if input_shape is not None else {}
+    shape = _shape(input_shape) if input_shape is not None else None
+    known = {"input_shape": shape} if shape is not None else {}
+    examined = datasets.open(data, label=label, part="test", shape=shape)
     return Model.load(model, weights=weights, like=examined, device=device, **known), examined
 
 

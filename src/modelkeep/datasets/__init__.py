@@ -76,23 +76,27 @@ def open(
     ignore: Sequence[str] = (),
     missing: Missing = "refuse",
     part: Part = "train",
+    shape: tuple[int, ...] | None = None,
     cache: str | Path | None = None,
 ) -> Data:
     """Data from a file or folder of yours, or a built-in set by its name.
 
     Args:
         source: `.npz` (arrays x and y, optionally classes), `.csv` or `.parquet` (a table with a label column), a
-            folder with one sub-folder of pictures per class, or the name of a built-in set.
+            folder with one sub-folder of pictures per class, pictures without labels (a folder of them, or one), or
+            the name of a built-in set.
         label: The column of a table that holds the class.
         ignore: Columns of a table to leave out.
         missing: What to do with missing values in a table: "refuse" them, "indicate" them by added features, or
             "drop" their rows.
         part: The part of a built-in set.
+        shape: (channels, height, width) that your pictures are brought to, cropped in the middle and scaled; without
+            it they must be of one size.
         cache: Where the built-in sets are kept.
     """
     path = Path(source).expanduser()
     if path.exists():
-        return own.read(path, label=label, ignore=ignore, missing=missing)
+        return own.read(path, label=label, ignore=ignore, missing=missing, shape=shape)
     if isinstance(source, Path) or path.suffix or "/" in str(source):
         raise DataError(f"There is nothing at {source}.")
     return load(str(source), part, cache=cache)

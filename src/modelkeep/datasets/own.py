@@ -20,13 +20,16 @@ from modelkeep.datasets.photos import decoded, is_grey
 from modelkeep.datasets.tables import Column, Missing, column, encode
 from modelkeep.errors import DataError, MissingExtra
 
+UNLABELLED = "unlabelled"
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
-def read(path: Path, *, label: str, ignore: Sequence[str], missing: Missing) -> Data:
+def read(path: Path, *, label: str, ignore: Sequence[str], missing: Missing, shape: tuple[int, ...] | None) -> Data:
     """The data at `path`, by the kind of file that it is."""
     if path.is_dir():
-        data = image_folder(path)
+        data = image_folder(path, shape)
+    elif path.suffix.lower() in PICTURES:
+        data = _pictures([(path, 0)], (UNLABELLED,), shape)
     elif path.suffix == ".npz":
         data = npz(path)
     elif path.suffix in (".csv", ".parquet"):
@@ -36,7 +39,9 @@ def read(path: Path, *, label: str, ignore: Sequence[str], missing: Missing) -> 
         columns = {name: values for name, values in columns.items() if name not in ignore}
         data = encode(columns, label, name=path.stem, missing=missing)
     else:
-        raise DataError(f"Cannot tell what {path} is. Data is read from .npz, .csv, .parquet, or a folder of pictures.")
+        raise DataError(
+            f"Cannot tell what {path} is. Data is read from .npz, .csv, .parquet, a picture or a folder of pictures."
+        )
     return replace(data, name=path.stem, source=str(path.resolve()))
 
 
@@ -65,20 +70,31 @@ def npz(path: Path) -> Data:
     )
 
 
-def image_folder(path: Path) -> Data:
-    """One sub-folder per class, called as the class is. Grey if all pictures are grey, else RGB (without alpha)."""
+def image_folder(path: Path, shape: tuple[int, ...] | None = None) -> Data:
+    """One sub-folder per class, called as the class is; without any, all pictures are of the one class "unlabelled".
+
+    Grey if all pictures are grey, else RGB (without alpha); or of `shape` (channels, height, width).
+    """
     folders = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-    found = [(p, i) for i, f in enumerate(folders) for p in sorted(f.iterdir()) if p.suffix.lower() in PICTURES]
+    found = [
+        (p, i) for i, f in enumerate(folders or [path]) for p in sorted(f.iterdir()) if p.suffix.lower() in PICTURES
+    ]
     empty = [folder.name for i, folder in enumerate(folders) if i not in {label for _, label in found}]
     if not found or empty:
         raise DataError(
             f"{path} must hold a sub-folder with pictures ({', '.join(PICTURES)}) for each class. "
-            + (f"There are none in: {', '.join(empty)}." if empty else "It has no sub-folders.")
+            + (f"There are none in: {', '.join(empty)}." if empty else "It has no sub-folders and no pictures.")
         )
-    colour = not all(is_grey(picture) for picture, _ in found)
-    x = decoded(((str(picture), picture.read_bytes()) for picture, _ in found), len(found), colour=colour)
-    y = torch.tensor([label for _, label in found])
-    return Data(x, y, tuple(folder.name for folder in folders), path.name, bounds=(0.0, 1.0))
+    return _pictures(found, tuple(folder.name for folder in folders) or (UNLABELLED,), shape)
+
+
+def _pictures(found: list[tuple[Path, int]], classes: tuple[str, ...], shape: tuple[int, ...] | None) -> Data:
+    if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
+        raise DataError(f"Pictures have the shape (1 or 3, height, width). They cannot be given the shape {shape}.")
+    colour = not all(is_grey(picture) for picture, _ in found) if shape is None else shape[0] == 3
+    encoded = ((str(picture), picture.read_bytes()) for picture, _ in found)
+    x = decoded(encoded, len(found), colour=colour, fit=(shape[1], shape[2]) if shape is not None else None)
+    return Data(x, torch.tensor([label for _, label in found]), classes, bounds=(0.0, 1.0))
 
 
 def from_torch(dataset: Dataset[Any], *, classes: Sequence[str] | None = None, name: str = "data") -> Data:

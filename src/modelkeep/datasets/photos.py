@@ -22,11 +22,12 @@ def decoded(
     colour: bool = True,
     crop: tuple[int, int, int, int] | None = None,
     size: tuple[int, int] | None = None,
+    fit: tuple[int, int] | None = None,
 ) -> torch.Tensor:
     """Pictures `(name, encoded)` as `(n, channels, height, width)` in 0..1.
 
-    `crop` is (left, top, right, bottom) in pixels; then `size` is (width, height) to scale to. Without `size` all
-    pictures must have one size already.
+    `crop` is (left, top, right, bottom) in pixels; then `size` is (width, height) to scale to. `fit` is (height, width)
+    to crop each in the middle and scale to. Without any, all pictures must have one size already.
     """
     x: torch.Tensor | None = None
     first = ""
@@ -35,7 +36,7 @@ def decoded(
             with _opened(name, io.BytesIO(encoded)) as image:
                 if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255 without a word.
                     raise DataError(f"{name} has more than 8 bits per channel. Convert it to 8 bits first.")
-                array = _array(image, colour, crop, size)
+                array = _array(image, colour, crop, size, fit)
             if x is None:
                 # Filled in place: a list of tensors and its stack would need the memory twice.
                 x, first = torch.empty(count, *array.shape), name
@@ -70,7 +71,11 @@ def _opened(name: str, file: Path | io.BytesIO) -> Iterator[Any]:
 
 
 def _array(
-    image: Any, colour: bool, crop: tuple[int, int, int, int] | None, size: tuple[int, int] | None
+    image: Any,
+    colour: bool,
+    crop: tuple[int, int, int, int] | None,
+    size: tuple[int, int] | None,
+    fit: tuple[int, int] | None,
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """One picture as `(channels, height, width)` bytes."""
     if crop is not None:
@@ -78,5 +83,9 @@ def _array(
     image = image.convert("RGB" if colour else "L")
     if size is not None:
         image = image.resize(size)
+    if fit is not None:
+        from PIL import ImageOps
+
+        image = ImageOps.fit(image, (fit[1], fit[0]))
     array = np.array(image)
     return array.transpose(2, 0, 1) if colour else array[None]
