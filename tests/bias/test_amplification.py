@@ -116,6 +116,19 @@ def test_chance_does_not_pass_for_distance() -> None:
     assert not found.explanation.avoidable.excludes(0.0)
 
 
+def test_a_feature_without_noise_leaves_nothing_unavoidable() -> None:
+    """The classes are infinitely far apart, so all that the model predicts in excess could be avoided."""
+    y = torch.tensor([0] * 20 + [1] * 40)
+    x = torch.stack([y.float(), torch.randn(60, generator=torch.Generator().manual_seed(0))], dim=1)
+    found = amplification(linear([0.0, 0.0], 1.0), Data(x, y, ("rest", "most")), seed=0)
+    split = found.explanation
+    assert split is not None
+    assert split.distance.low == split.distance.value == float("inf")
+    assert split.unavoidable.high == 0.0
+    assert split.avoidable.value == pytest.approx(1 / 3)
+    assert Result.from_json(found.to_json()).to_json() == found.to_json()
+
+
 def test_interval_covers_the_true_amplification() -> None:
     """Of 60 samples of a model that predicts class 1 with probability 0.7 where it is 0.6, some 95 % hold 0.1."""
     held = 0

@@ -208,19 +208,20 @@ def _explain(place: str, features: torch.Tensor, ones: Array, predicted: Array, 
     weights, bias = bayes_classifier(prior, mean0, mean1, variance)
     check = Estimate.bootstrap((z @ weights + bias > 0).astype(float) - ones, seed)
 
-    # A feature without any noise that differs between the classes makes D infinite in every resample, too.
-    scale = np.sqrt(np.where(variance > 0, variance, np.where(mean1 != mean0, 1e-300, 1.0)))
-    z = (z - z.mean(axis=0)) / scale
-    chance = int((variance > 0).sum()) * (1 / n0 + 1 / n1)
+    noisy = variance > 0
+    z = (z[:, noisy] - z[:, noisy].mean(axis=0)) / np.sqrt(variance[noisy])
+    chance = int(noisy.sum()) * (1 / n0 + 1 / n1)
     drawn = []
     for counts in resampled_counts(n, z.shape[1], seed):
-        some1, some0 = (counts * ones).sum(axis=1), (counts * ~ones).sum(axis=1)
+        some1, some0 = counts[:, ones].sum(axis=1), counts[:, ~ones].sum(axis=1)
         counts, some1, some0 = (part[(some1 > 0) & (some0 > 0)] for part in (counts, some1, some0))
-        gap = (counts * ones) @ z / some1[:, None] - (counts * ~ones) @ z / some0[:, None]
+        gap = counts[:, ones] @ z[ones] / some1[:, None] - counts[:, ~ones] @ z[~ones] / some0[:, None]
         # Chance adds to D² twice: when the data were drawn, and when they were resampled.
-        squares = np.maximum(np.square(gap).sum(axis=1) - 2 * chance, 0.0)
+        squares = np.maximum((n - 4) / (n - 2) * np.square(gap).sum(axis=1) - 2 * chance, 0.0)
         drawn.append(np.stack([some1 / n, np.sqrt(squares), counts @ excess / n]))
     priors, distances, excesses = np.concatenate(drawn, axis=1)
+    if np.isinf(distance):  # some feature tells the classes apart without any noise
+        distances = np.full_like(distances, np.inf)
     limits = bayes_amplification(priors, distances)
     return Explanation(
         slice=place,

@@ -113,9 +113,9 @@ def _influences(model: Model, data: Data, name: str, slice: str | None, place: s
 
 def _gap(z: Array, member: Array, counts: Array) -> Array:
     """The mean in the class minus that in the others, `(r, d)` for r resamples; 0 where either is empty."""
-    inside, outside = counts * member, counts * ~member
-    gap: Array = inside @ z / np.maximum(inside.sum(axis=1), 1)[:, None]
-    gap -= outside @ z / np.maximum(outside.sum(axis=1), 1)[:, None]
+    inside, outside = counts[:, member], counts[:, ~member]
+    gap: Array = inside @ z[member] / np.maximum(inside.sum(axis=1), 1)[:, None]
+    gap -= outside @ z[~member] / np.maximum(outside.sum(axis=1), 1)[:, None]
     gap[(inside.sum(axis=1) == 0) | (outside.sum(axis=1) == 0)] = 0
     return gap
 

@@ -26,5 +26,6 @@ def resampled_counts(n: int, width: int, seed: int) -> Iterator[Array]:
 
 def percentiles(value: float, resampled: Array, n: int, level: float = 0.95) -> Estimate:
     """The value with the interval of its resamples."""
-    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2])
+    # Without interpolation, as a distance may be infinite.
+    low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
     return Estimate(value, float(low), float(high), n, level)

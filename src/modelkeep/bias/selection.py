@@ -71,8 +71,8 @@ def experts(weights: Array, bias: float, features: Array, labels: Array) -> Expe
     """The α features of most positive and the β of most negative influence that amplify bias least.
 
     Among all (α, β) whose accuracy on these data is not below that of the whole model, the one of the smallest
-    absolute E[F(x) - y]. Keeping all features is always allowed, so neither number can get worse on these data. The thesis
-    does not say which of several best pairs to take. We take the most accurate, and then the one with the fewest
+    absolute E[F(x) - y]. Keeping all features is always allowed, so neither number can get worse on these data. The
+    thesis does not say which of several best pairs to take. We take the most accurate, and then the one with the fewest
     features: to remove weak ones is the aim, and data that are fitted perfectly cannot tell.
 
     Scores of all pairs are sums of two running sums, so a pair costs one comparison per example. Where there are more
