@@ -95,7 +95,7 @@ def test_the_network_runs_only_up_to_the_unit(small_cnn: Model) -> None:
         part.register_forward_hook(lambda *_, name=name: ran.append(name))
         for name, part in small_cnn.module.named_modules()
     ]
-    visualise(small_cnn, Channel("1", 0), steps=50, seed=0)
+    visualise(small_cnn, Channel("1", 2), steps=50, seed=0)
     for handle in handles:
         handle.remove()
     assert ran.count("0") > 50
@@ -119,6 +119,7 @@ def test_a_unit_that_is_dead_on_faint_noise_is_still_found() -> None:
     found = visualise(model, Unit("2", 0), data=data, parametrisation="pixels", transformations=STILL, seed=0)
     assert not found.flat
     assert found.value > 0.4
+    assert found.start == "best example"
 
 
 def test_a_unit_that_never_changes_is_called_flat() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
-from modelkeep.explain.concepts import Concept, directions
+from modelkeep.explain.concepts import Concept, ridge
 from modelkeep.explain.influence import influence
 from modelkeep.explain.quantities import Quantity
 from modelkeep.model import Model
@@ -30,8 +30,9 @@ class Sensitivity:
     """How a quantity depends on one concept.
 
     `score` is the share of the examples whose quantity would rise in the direction of the concept (TCAV), `slope` the
-    mean change of the quantity per unit of that direction. `p_value` says how often a vector that was fitted to
-    shuffled labels has a slope as steep, and `adjusted` is that after Holm's correction for the number of concepts.
+    mean change of the quantity per standard deviation in that direction. `p_value` says how often a classifier
+    of shuffled labels has a slope as steep, and `adjusted` is that after Holm's correction for the number of
+    concepts.
     """
 
     name: str
@@ -107,7 +108,8 @@ def concept_sensitivity(
 
     The test shuffles which examples show the concept: under the hypothesis that the slice knows nothing of it, the
     true labels are one shuffle among the others. Because a network's gradients are often much alike, any direction
-    can have a score of 0 or 1; what is compared is therefore the mean slope, not the score.
+    can have a score of 0 or 1; what is compared is therefore the mean slope along the classifier's weights, not the
+    score.
 
     Args:
         model: The model that the concepts were learned from.
@@ -190,8 +192,9 @@ def _tested(c: Concept, influences: torch.Tensor, permutations: int, seed: int) 
     along = influences @ c.vector
     score = Estimate.rate(int((along > 0).sum()), len(along))
     generator = torch.Generator().manual_seed(seed)
-    shuffled = torch.stack([c.labels[torch.randperm(len(c.labels), generator=generator)] for _ in range(permutations)])
-    chance = influences.mean(dim=0) @ directions(c.pool, shuffled.T)
-    slope = Estimate.bootstrap(along.numpy(), seed)
-    as_steep = int((chance.abs() >= abs(slope.value) * (1 - 1e-9)).sum())
-    return score, slope, (1 + as_steep) / (1 + permutations)
+    shuffled = [c.labels[torch.randperm(len(c.labels), generator=generator)] for _ in range(permutations)]
+    # Not scaled to one length: how far the classifier gets is a part of what chance must match.
+    weights = ridge(c.pool, torch.stack([c.labels, *shuffled], dim=1))
+    slopes = ((influences.mean(dim=0) * c.pool.std(dim=0, correction=0)) @ weights).abs()
+    as_steep = int((slopes[1:] >= slopes[0] * (1 - 1e-9)).sum())
+    return score, Estimate.bootstrap(along.numpy(), seed), (1 + as_steep) / (1 + permutations)

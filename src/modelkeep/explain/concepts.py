@@ -25,12 +25,13 @@ RIDGE = 0.1  # the penalty per example, in units of the standardised activations
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Concept(Result):
-    """A direction at a slice, `vector: (units,)` of length 1, that tells examples of a concept from others.
+    """A direction at a slice, `vector: (units,)`, that tells examples of a concept from others.
 
-    `accuracy` is that of the linear classifier on examples it was not fitted to, as many of either kind: where it is
-    not clearly above one half the concept is not linearly `there`, and the vector means nothing. `higher: (units,)`
-    counts for each unit in how many of `pairs` the example of the concept activates it more than the other one.
-    `pool: (n, units)` and `labels: (n,)` are what the vector was fitted to.
+    It is one standard deviation long: that of each unit over the examples, in the shares that the classifier gives
+    them. `accuracy` is that of the linear classifier on examples it was not fitted to, as many of either kind: where
+    it is not clearly above one half the concept is not linearly `there`, and the vector means nothing.
+    `higher: (units,)` counts for each unit in how many of `pairs` the example of the concept activates it more than
+    the other one. `pool: (n, units)` and `labels: (n,)` are what the vector was fitted to.
     """
 
     name: str
@@ -115,8 +116,8 @@ def concept(
         kept = n - round(HELD_OUT * n)
         pool, held_out = torch.cat([side[:kept] for side in sides]), [side[kept:] for side in sides]
         labels = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(kept)
-        vector = directions(pool, labels[:, None])[:, 0]
-        scores = [(side - pool.mean(dim=0)) @ vector for side in held_out]
+        direction = torch.nn.functional.normalize(ridge(pool, labels[:, None])[:, 0], dim=0, eps=1e-30)
+        scores = [(side - pool.mean(dim=0)) * _inverse(pool) @ direction for side in held_out]
         right = int((scores[0] > 0).sum() + (scores[1] < 0).sum())
         return Concept(
             provenance=provenance(),
@@ -126,7 +127,7 @@ def concept(
             accuracy=Estimate.rate(right, 2 * (n - kept)),
             pairs=n,
             spatial=spatial,
-            vector=vector,
+            vector=pool.std(dim=0, correction=0) * direction,
             # A tie, as between two inactive units, is half a win.
             higher=(sides[0] > sides[1]).sum(dim=0) + (sides[0] == sides[1]).sum(dim=0) // 2,
             pool=pool,
@@ -134,15 +135,19 @@ def concept(
         )
 
 
-def directions(pool: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def ridge(pool: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Ridge regression of `labels: (n, k)`, each column half 1 and half -1, on `pool: (n, units)`: `(units, k)`.
 
-    In standardised activations, in the dual form, where all columns share one factor. Each direction is given for the
-    activations as they are, with length 1 (0 where no unit varies).
+    The weights are those of the standardised activations, so that no unit counts more because its numbers are small.
+    In the dual form all columns share one factor.
     """
-    spread = pool.std(dim=0, correction=0)
-    scale = torch.where(spread > 0, 1 / spread.clamp(min=1e-30), 0.0)
-    standard = (pool - pool.mean(dim=0)) * scale
+    standard = (pool - pool.mean(dim=0)) * _inverse(pool)
     gram = standard @ standard.T + RIDGE * len(pool) * torch.eye(len(pool), dtype=pool.dtype)
-    weights: torch.Tensor = scale[:, None] * (standard.T @ torch.linalg.solve(gram, labels))
-    return torch.nn.functional.normalize(weights, dim=0, eps=1e-30)
+    weights: torch.Tensor = standard.T @ torch.linalg.solve(gram, labels)
+    return weights
+
+
+def _inverse(pool: torch.Tensor) -> torch.Tensor:
+    """One over the standard deviation of each unit, or 0 where it does not vary."""
+    spread = pool.std(dim=0, correction=0)
+    return torch.where(spread > 0, 1 / spread.clamp(min=1e-30), 0.0)

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.explain.concept_sensitivity import concept_sensitivity, unit_influence
 from modelkeep.explain.concepts import Concept
-from modelkeep.explain.exemplars import checked_units, exemplars, is_map
+from modelkeep.explain.distributions import Line
+from modelkeep.explain.exemplars import Exemplars, checked_units, exemplars, is_map
 from modelkeep.explain.influence import influence
-from modelkeep.explain.quantities import Channel, PredictedScore, Quantity, Unit
+from modelkeep.explain.quantities import Channel, OfInner, PredictedScore, Quantity, Unit
 from modelkeep.explain.search_space import search_space
 from modelkeep.explain.unit_sheet import Mover, UnitSheet
 from modelkeep.explain.visualise import visualise
 from modelkeep.model import Model
 from modelkeep.results import Estimate, measured
 
+LINE = 16  # points on the line from the mean image to an exemplar
+SCALE = 1024  # examples that an optimised input is compared with
 MOVERS = 6  # features of a table that are named as moving a unit
 
 
@@ -80,11 +84,14 @@ def explain_unit(
         )
         image = len(model.input_shape) == 3
         space = search_space(model, source, fourier=False)
-        heat = [_heat(model, x, unit, batch_size, seed) for x, unit in zip(best.inputs, wanted, strict=True) if image]
+        heat = [_heat(model, best, i, shape, space.centre, seed) for i in range(len(chosen)) if image]
         movers = [_movers(model, data, unit, space.spread.cpu(), batch_size, seed) for unit in wanted if not image]
-        optimised = [
-            visualise(model, unit, data=source, steps=steps, batch_size=batch_size, seed=seed) for unit in wanted
-        ]
+        optimised = []
+        for unit, indices in zip(wanted, best.index, strict=True):
+            # The exemplars and a sample of the rest: all of a large data set need not be run once more per unit.
+            rest = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))[:SCALE]
+            scale = source.take(sorted({*indices.tolist(), *rest.tolist()}))
+            optimised.append(visualise(model, unit, data=scale, steps=steps, batch_size=batch_size, seed=seed))
         sensitivity = None
         if concepts:
             sensitivity = concept_sensitivity(
@@ -118,9 +125,24 @@ def _quantity_of(slice: str, call: int | None, unit: int, shape: tuple[int, ...]
     return Unit(slice, index if len(index) > 1 else index[0], call)
 
 
-def _heat(model: Model, x: torch.Tensor, unit: Channel | Unit, batch_size: int, seed: int) -> torch.Tensor:
-    """The influence `(n, h, w)` of each pixel of the images `x` on the unit, its channels together."""
-    return influence(model, x, quantity=unit, batch_size=batch_size, seed=seed).influence.sum(dim=1)
+def _heat(model: Model, best: Exemplars, i: int, shape: tuple[int, ...], mean: torch.Tensor, seed: int) -> torch.Tensor:
+    """What each pixel `(count, h, w)` of a unit's exemplars adds to its activation, compared with the mean image.
+
+    Attribution, because it can be summed over the channels of a pixel, and over the pixels of a region.
+    """
+    unit, inputs = best.units[i], best.inputs[i]
+    if best.position is None:
+        flat = torch.full((len(inputs),), unit)
+    else:  # of a channel, the position of its maximum
+        where = [torch.full((len(inputs),), unit), *best.position[i].unbind(dim=1)]
+        flat = torch.from_numpy(np.ravel_multi_index([w.numpy() for w in where], shape))
+    activation = OfInner(
+        best.unit_name(i), best.slice, lambda z: z.flatten(1).gather(1, flat.to(z.device)[:, None])[:, 0], best.call
+    )
+    line = Line(mean.cpu(), count=LINE)
+    found = influence(model, inputs, quantity=activation, distribution=line, batch_size=len(inputs), seed=seed)
+    assert found.attribution is not None
+    return found.attribution.sum(dim=1)
 
 
 def _movers(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn import functional
 
 from modelkeep import plots
 from modelkeep.explain.concept_sensitivity import ConceptSensitivity
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
+CELLS = 20  # of a heat map along a side
 SHOWN = 4  # features of an exemplar of a table that the sheet has room for
 
 
@@ -35,10 +37,11 @@ class UnitSheet(Result):
     """Units at a slice, the most influential first, each with what it may stand for.
 
     `influence` is that of each unit on the quantity, over `examples`. `exemplars` are the inputs that activate it
-    most, with, for images, `heat: (units, count, h, w)`, the influence of their pixels on it, and for tables
-    `standout: (units, count, features)`, their features in standard deviations from the mean, and the `movers` of the
-    unit. `optimised` holds an input per unit, `concepts` what it was compared with, and `sensitivity` whether the
-    quantity depends on those.
+    most. With them come, for images, `heat: (units, count, h, w)`, what each pixel adds to the activation compared
+    with the mean image; for tables, `standout: (units, count, features)`, their features in standard deviations from
+    the mean, and the `movers`, the features that change the unit most. `optimised` holds an input per unit (and, for
+    scale, compares it with the exemplars and at most 1,024 more examples), `concepts` what the units were compared
+    with, and `sensitivity` whether the quantity depends on those.
     """
 
     quantity: str
@@ -82,7 +85,8 @@ class UnitSheet(Result):
         drawn.suptitle(title, x=0.01, ha="left", color=plots.INK, fontsize=12, fontweight="bold")
         if image:
             legend = (
-                "red: more of it raises the unit · blue: lowers it · frame: holds most of the influence on its maximum"
+                "red: adds to the activation, compared with the mean image · blue: takes from it · "
+                "frame: what the activation depends on"
             )
             drawn.supxlabel(legend, x=0.01, ha="left", color=plots.MUTED, fontsize=8)
         rows = drawn.subfigures(len(self.units), 1, squeeze=False)[:, 0]
@@ -115,11 +119,13 @@ class UnitSheet(Result):
         """Exemplars above, and below each the pixels that move the unit."""
         assert self.heat is not None
         inputs, bounds = self.exemplars.inputs[i], _range(self.exemplars.inputs[i], self.exemplars.bounds)
-        limit = float(self.heat[i].abs().max()) or 1.0
+        heat = _coarse(self.heat[i])
+        # A few specks must not make all else pale.
+        limit = float(heat.abs().flatten().quantile(0.99)) or float(heat.abs().max()) or 1.0
         above, below = cell.subplots(2, len(inputs), squeeze=False)
         for k, image in enumerate(inputs):
             plots.paint_image(above[k], image, bounds)
-            plots.paint_heat(below[k], image, self.heat[i, k], limit, bounds)
+            plots.paint_heat(below[k], image, heat[k], limit, bounds)
             name = self.exemplars.classes[int(self.exemplars.labels[i, k])]
             title = f"{textwrap.shorten(name, 14)}: {float(self.exemplars.activation[i, k]):.2g}"
             above[k].set_title(title, color=plots.INK, fontsize=8)
@@ -128,7 +134,7 @@ class UnitSheet(Result):
                 corners = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)]
                 edges = zip(*((x - 0.5, y - 0.5) for x, y in corners), strict=True)
                 above[k].plot(*edges, color=plots.PALETTE[4], lw=1.2)
-        for ax, label in ((above[0], "exemplars"), (below[0], "moved by")):
+        for ax, label in ((above[0], "exemplars"), (below[0], "what adds to it")):
             ax.text(-0.08, 0.5, label, transform=ax.transAxes, rotation=90, ha="right", va="center", fontsize=8)
 
     def _movers(self, cell: SubFigure, i: int) -> None:
@@ -201,6 +207,15 @@ class UnitSheet(Result):
 
 def _range(images: torch.Tensor, bounds: tuple[float, float] | None) -> tuple[float, float]:
     return bounds if bounds is not None else (float(images.min()), float(images.max()))
+
+
+def _coarse(heat: torch.Tensor) -> torch.Tensor:
+    """`heat: (n, h, w)` summed in cells, at most `CELLS` along a side, so that the eye sees regions and not specks."""
+    size = -(-max(heat.shape[1:]) // CELLS)
+    if size == 1:
+        return heat
+    cells = functional.avg_pool2d(heat[:, None], size, ceil_mode=True, divisor_override=1)
+    return functional.interpolate(cells, heat.shape[1:], mode="nearest")[:, 0]
 
 
 def _signed_bars(ax: Axes, names: list[str], estimates: list[Estimate]) -> None:

@@ -36,11 +36,13 @@ class Visualised(Result):
 
     `curve: (steps,)` is the quantity at each step, under the transformations. For scale: the quantity `on_noise`, and
     where data were given `on_data` (their mean) and that of the best example. `flat`: no start was found from which
-    the quantity changes at all, as for a unit that is never active; the input is then only the start.
+    the quantity changes at all, as for a unit that is never active; the input is then only the start. The search
+    begins at faint noise, and only where that leads to less than the best example, at strong noise or there.
     """
 
     quantity: str
     parametrisation: str
+    start: str
     flat: bool
     features: tuple[str, ...] | None = field(repr=False)
     bounds: tuple[float, float] | None
@@ -56,7 +58,10 @@ class Visualised(Result):
     def rows(self) -> list[tuple[str, str]]:
         rows = [
             ("optimised for", self.quantity),
-            ("there", "it does not change anywhere near a start" if self.flat else f"{self.value:.3g}"),
+            (
+                "there",
+                "it does not change anywhere near a start" if self.flat else f"{self.value:.3g}, from {self.start}",
+            ),
             ("on noise", str(self.on_noise)),
         ]
         if self.on_data is not None:
@@ -156,42 +161,45 @@ def visualise(
     with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
         read = reader(model, quantity)
         noise = space.noise(NOISE, generator)
-        model.logits(noise)  # a damaged model is refused, also where the damage is above the quantity's place
+        model.logits(noise[:1])  # a damaged model is refused, also where the damage is above the quantity's place
         on_noise, on_data = read(noise), None
         if data is not None:
             with torch.no_grad():
                 on_data = torch.cat([read(part.to(model.device)) for part in torch.split(data.x, batch_size)])
-        best = None if data is None or on_data is None else int(on_data.argmax())
-        start = None if data is None or best is None else data.x[best][None].to(model.device)
-        parameter, flat = _start(space, read, start, generator)
-        optimizer = torch.optim.Adam([parameter], lr=learning_rate)
-        curve = torch.empty(steps, dtype=torch.float64)
-        with progress.task(f"Optimising for {quantity}", steps) as task, torch.enable_grad():
-            for step in range(steps):
-                x = space.decode(parameter)
-                value = read(transformations(x, generator) if image else x).sum()
-                (parameter.grad,) = torch.autograd.grad(-value, parameter) if not flat else (None,)
-                optimizer.step()
-                curve[step] = value.detach()
-                task.advance(note=f"{float(curve[step]):.3g}")
-        with torch.no_grad():
-            x = space.decode(parameter)
-            value = read(x)
+        best = int(on_data.argmax()) if on_data is not None else None
+        best_value = float(on_data.max()) if on_data is not None else None
+        starts = [("noise", space.start(generator, amplitude)) for amplitude in (0.01, 0.1, 1.0)]
+        starts.append(("white noise", space.encode(noise[int(on_noise.argmax())][None])))
+        if data is not None and best is not None:
+            starts.append(("best example", space.encode(data.x[best][None].to(model.device))))
+        tops: list[_Top] = []
+        for name, start in starts:
+            # The faintest noise from which the quantity changes will do. Where it leads nowhere, as it can with a
+            # rectified unit, which is constant around most inputs, stronger noise may, or the best example.
+            if any(top.start == name for top in tops) or not _changes(space, read, start):
+                continue
+            with progress.task(f"Optimising for {quantity}", steps) as task:
+                change = transformations if image else None
+                tops.append(_climb(space, read, name, start, change, generator, steps, learning_rate, task))
+            if best_value is None or tops[-1].value > best_value:
+                break
+        top = max(tops, key=lambda top: top.value) if tops else _stay(space, read, starts[0][1], steps)
         return Visualised(
             provenance=provenance(),
             quantity=str(quantity),
             parametrisation=parametrisation,
-            flat=flat,
+            start=top.start,
+            flat=not tops,
             features=data.features if data is not None else None,
             bounds=model.bounds,
-            value=float(value),
+            value=top.value,
             on_noise=_mean(on_noise, seed),
             on_data=_mean(on_data, seed) if on_data is not None else None,
-            best_value=float(on_data.max()) if on_data is not None else None,
+            best_value=best_value,
             best_example=best,
-            input=x[0].cpu(),
-            deviation=space.deviation(x)[0].cpu(),
-            curve=curve,
+            input=top.x[0].cpu(),
+            deviation=space.deviation(top.x)[0].cpu(),
+            curve=top.curve,
         )
 
 
@@ -210,28 +218,63 @@ def reader(model: Model, quantity: Quantity) -> Read:
     return read
 
 
-def _start(
-    space: SearchSpace, read: Read, example: torch.Tensor | None, generator: torch.Generator
-) -> tuple[torch.Tensor, bool]:
-    """Where to begin: noise, the faintest from which the quantity changes, and else the best example.
+@dataclass(frozen=True, eq=False)
+class _Top:
+    """What a search came to: the input `x: (1, *input_shape)`, the quantity there, and on the way."""
 
-    A rectified unit is often constant around faint noise. The second answer is whether it is so everywhere.
-    """
-    starts = [space.start(generator, amplitude) for amplitude in (0.01, 0.1, 1.0)]
-    if example is not None:
-        starts.append(space.encode(example))
-    for start in starts:
-        start.requires_grad_()
+    start: str
+    x: torch.Tensor
+    value: float
+    curve: torch.Tensor
+
+
+def _climb(
+    space: SearchSpace,
+    read: Read,
+    name: str,
+    start: torch.Tensor,
+    change: Transformations | None,
+    generator: torch.Generator,
+    steps: int,
+    learning_rate: float,
+    task: progress.Task,
+) -> _Top:
+    """Adam's ascent from `start`."""
+    parameter = start.detach().clone().requires_grad_()
+    optimizer = torch.optim.Adam([parameter], lr=learning_rate)
+    curve = torch.empty(steps, dtype=torch.float64)
+    for step in range(steps):
         with torch.enable_grad():
-            value = read(space.decode(start)).sum()
-            if not value.requires_grad:
-                raise InputError("The quantity does not depend on the input through differentiable operations.")
-            (gradient,) = torch.autograd.grad(value, start)
-        if not torch.isfinite(gradient).all():
-            raise ModelError("The gradient of the quantity is NaN or infinite. Is the quantity differentiable there?")
-        if gradient.abs().max() > 0:
-            return start, False
-    return starts[0], True
+            x = space.decode(parameter)
+            value = read(change(x, generator) if change is not None else x).sum()
+            (parameter.grad,) = torch.autograd.grad(-value, parameter)
+        optimizer.step()
+        curve[step] = value.detach()
+        task.advance(note=f"{float(curve[step]):.3g}")
+    with torch.no_grad():
+        x = space.decode(parameter)
+        return _Top(name, x, float(read(x)), curve)
+
+
+def _stay(space: SearchSpace, read: Read, start: torch.Tensor, steps: int) -> _Top:
+    """Where nothing changes the quantity: the start itself."""
+    with torch.no_grad():
+        x = space.decode(start)
+        value = float(read(x))
+    return _Top("noise", x, value, torch.full((steps,), value, dtype=torch.float64))
+
+
+def _changes(space: SearchSpace, read: Read, start: torch.Tensor) -> bool:
+    """Whether the quantity has a slope at the start."""
+    with torch.enable_grad():
+        parameter = start.detach().clone().requires_grad_()
+        value = read(space.decode(parameter)).sum()
+        if not value.requires_grad:
+            raise InputError("The quantity does not depend on the input through differentiable operations.")
+        (gradient,) = torch.autograd.grad(value, parameter)
+    if not torch.isfinite(gradient).all():
+        raise ModelError("The gradient of the quantity is NaN or infinite. Is the quantity differentiable there?")
+    return bool((gradient != 0).any())
 
 
 def _mean(values: torch.Tensor, seed: int) -> Estimate:
