@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from modelkeep.explain.concept_sensitivity import ConceptSensitivity, Sensitivity, concept_sensitivity
+from modelkeep.explain.concepts import Concept, concept
 from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Path, Point, Points, Sampler
+from modelkeep.explain.exemplars import Exemplars, exemplars
 from modelkeep.explain.experts import Experts, experts
+from modelkeep.explain.explain_unit import explain_unit
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
 from modelkeep.explain.localisation import Localisation, localisation
@@ -27,23 +31,30 @@ from modelkeep.explain.quantities import (
     Quantity,
     Unit,
 )
+from modelkeep.explain.search_space import Transformations
 from modelkeep.explain.shortcuts import Shortcuts, Suspect, shortcuts
 from modelkeep.explain.soundness import Criterion, Inside, Soundness, soundness
+from modelkeep.explain.unit_sheet import Mover, UnitSheet
+from modelkeep.explain.visualise import Visualised, visualise
 
 __all__ = [
     "AgainstAll",
     "Channel",
     "ClassScore",
+    "Concept",
+    "ConceptSensitivity",
     "Contrast",
     "Criterion",
     "DataSet",
     "Distribution",
+    "Exemplars",
     "Experts",
     "Explained",
     "Gaussian",
     "Inside",
     "Line",
     "Localisation",
+    "Mover",
     "OcclusionCurve",
     "OfInner",
     "OfLogits",
@@ -53,13 +64,21 @@ __all__ = [
     "PredictedScore",
     "Quantity",
     "Sampler",
+    "Sensitivity",
     "Shortcuts",
     "Soundness",
     "Suspect",
+    "Transformations",
     "Unit",
+    "UnitSheet",
+    "Visualised",
     "channel_influence",
+    "concept",
+    "concept_sensitivity",
     "conductance",
+    "exemplars",
     "experts",
+    "explain_unit",
     "grad_cam",
     "influence",
     "integrated_gradients",
@@ -70,4 +89,5 @@ __all__ = [
     "shortcuts",
     "smooth_grad",
     "soundness",
+    "visualise",
 ]
