@@ -79,7 +79,8 @@ def _convolution(
     if any(missing):
         height, width = missing
         layers["pad"] = nn.ZeroPad2d((width // 2, width - width // 2, height // 2, height - height // 2))
-    layers["conv"] = nn.Conv2d(before, after, kernel, stride, groups=groups, bias=False)
+    layers["conv"] = conv = nn.Conv2d(before, after, kernel, stride, groups=groups, bias=False)
+    nn.init.kaiming_normal_(conv.weight)  # torch's own choice would fade out over so many layers
     layers["norm"] = nn.BatchNorm2d(after, eps=1e-3, momentum=0.01)
     if relu:
         layers["relu"] = nn.ReLU6()
