@@ -13,16 +13,24 @@ from modelkeep.attack import pgd
 from modelkeep.bias import amplification, asymmetry, mitigate
 from modelkeep.contract import Method, check_method
 from modelkeep.explain import (
+    ClassScore,
+    Concept,
     Explained,
     Gaussian,
     Line,
+    Unit,
+    concept,
+    concept_sensitivity,
+    exemplars,
     experts,
+    explain_unit,
     influence,
     isolation_test,
     localisation,
     occlusion_test,
     shortcuts,
     soundness,
+    visualise,
 )
 
 # A new method gets a line here, with its settings bound, so that it takes the model, the data and the seed. Both
@@ -38,6 +46,15 @@ METHODS: dict[str, Method] = {
     "experts": lambda m, d, seed: experts(m, d, slice="hidden", name=d.classes[0], keep=(2, 4), seed=seed),
     "soundness": lambda m, d, seed: soundness(m, d, lambda found: half(found).flatten(1)[:, 0], seed=seed),
     "shortcuts": lambda m, d, seed: shortcuts(m, d, points=2, seed=seed),
+    "exemplars": lambda m, d, seed: exemplars(m, d, slice="hidden", units=[0, 3], count=2, seed=seed),
+    "visualise": lambda m, d, seed: visualise(m, Unit("hidden", 3), data=d, steps=3, seed=seed),
+    "concept": lambda m, d, seed: concept(m, d, 1 - examples(m).x, slice="hidden", name="dark", seed=seed),
+    "concept sensitivity": lambda m, d, seed: concept_sensitivity(
+        m, d, dark(m, seed), quantity=ClassScore(d.classes[0]), permutations=19, seed=seed
+    ),
+    "explain unit": lambda m, d, seed: explain_unit(
+        m, d, slice="hidden", units=2, concepts=[dark(m, seed)], count=2, steps=2, seed=seed
+    ),
     "amplification": lambda m, d, seed: amplification(m, d, seed=seed),
     "amplification, hidden": lambda m, d, seed: amplification(m, d, slice="hidden", seed=seed),
     "asymmetry": lambda m, d, seed: asymmetry(m, d, seed=seed),
@@ -53,6 +70,11 @@ BINARY_METHODS: dict[str, Method] = {
 
 def integrated(model: Model, data: Data, seed: int) -> Explained:
     return influence(model, data, distribution=Line(0.0, count=2), seed=seed)
+
+
+def dark(model: Model, seed: int) -> Concept:
+    x = examples(model).x
+    return concept(model, x, 1 - x, slice="hidden", name="dark", seed=seed)
 
 
 def half(explained: Explained) -> torch.Tensor:

@@ -7,6 +7,8 @@ exemplars, by an input that is optimised for it, and by concepts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,11 +25,14 @@ from modelkeep.explain.search_space import search_space
 from modelkeep.explain.unit_sheet import Mover, UnitSheet
 from modelkeep.explain.visualise import visualise
 from modelkeep.model import Model
-from modelkeep.results import Estimate, measured
+from modelkeep.results import Estimate, Result, measured
 
 LINE = 16  # points on the line from the mean image to an exemplar
 SCALE = 1024  # examples that an optimised input is compared with
 MOVERS = 6  # features of a table that are named as moving a unit
+
+
+R = TypeVar("R", bound=Result)
 
 
 def explain_unit(
@@ -102,14 +107,19 @@ def explain_unit(
             quantity=str(quantity),
             examples=len(data),
             influence=tuple(Estimate.bootstrap(influences[:, unit].numpy(), seed) for unit in chosen),
-            exemplars=best,
+            exemplars=_untimed(best),
             heat=torch.stack(heat) if image else None,
             standout=None if image else space.deviation(best.inputs.to(model.device)).flatten(2).cpu(),
             movers=tuple(movers),
-            optimised=tuple(optimised),
-            concepts=tuple(concepts),
-            sensitivity=sensitivity,
+            optimised=tuple(_untimed(found) for found in optimised),
+            concepts=tuple(_untimed(c) for c in concepts),
+            sensitivity=_untimed(sensitivity) if sensitivity is not None else None,
         )
+
+
+def _untimed(part: R) -> R:
+    """A part of the sheet without its own time, so that the same seed gives the same sheet; the whole is timed."""
+    return replace(part, provenance=replace(part.provenance, seconds=0.0))
 
 
 def _shape_at(model: Model, slice: str, call: int | None, seed: int) -> tuple[int, ...]:
