@@ -121,6 +121,17 @@ def paint_heat(
     ax.imshow(values, cmap=DIVERGING, vmin=-limit, vmax=limit, alpha=opacity)
 
 
+def in_cells(heat: torch.Tensor, most: int = 28) -> torch.Tensor:
+    """`heat: (n, h, w)` summed in cells, at most `most` along a side, so that the eye sees regions and not specks."""
+    from torch.nn import functional
+
+    size = -(-max(heat.shape[1:]) // most)
+    if size == 1:
+        return heat
+    cells = functional.avg_pool2d(heat[:, None], size, ceil_mode=True, divisor_override=1)
+    return functional.interpolate(cells, scale_factor=size, mode="nearest")[:, 0, : heat.shape[1], : heat.shape[2]]
+
+
 def curve(
     x: Sequence[float],
     series: Mapping[str, Sequence[Estimate]],

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import torch
 from pydantic import Field
 
-from modelkeep.audit.methods import Explainer, Method, spread
+from modelkeep.audit.methods import BATCH, Explainer, Method, spread
 from modelkeep.audit.picture import Picture
 from modelkeep.audit.side_by_side import maps, unit_bars
 from modelkeep.data import Data
-from modelkeep.explain import Explained, Quantity
+from modelkeep.explain import Explained, Quantity, explain_unit
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
 from modelkeep.slices import Place
@@ -48,14 +48,14 @@ class UnitInfluence:
     name: str
     index: int
     influence: tuple[Estimate, ...]
-    sheet: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class AtSlice:
     """What was found at one slice.
 
-    `per` says what the influence of a unit is measured for; `mapped`, whether the picture shows where in the input.
+    `per` says what the influence of a unit is measured for; `mapped`, whether the picture shows where in the input; and
+    the `sheet`, what the strongest units stand for.
     """
 
     place: Place
@@ -65,6 +65,7 @@ class AtSlice:
     per: str
     mapped: bool
     picture: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
+    sheet: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
 
     @property
     def largest(self) -> float:
@@ -90,9 +91,8 @@ class Explanations(Result):
             stem = "explain-" + re.sub(r"[^\w.-]+", "-", str(at.place)).strip("-")
             if at.picture is not None:
                 found[f"{stem}.png"] = at.picture.png
-            for unit in at.units:
-                if unit.sheet is not None:
-                    found[f"{stem}-{unit.name.replace(' ', '-')}.png"] = unit.sheet.png
+            if at.sheet is not None:
+                found[f"{stem}-units.png"] = at.sheet.png
         return found
 
     def rows(self) -> list[tuple[str, str]]:
@@ -116,6 +116,8 @@ def explanations(
     places: Sequence[Place],
     quantities: Sequence[Quantity],
     method: Method = "integrated-gradients",
+    steps: int = 50,
+    sheets: int = 0,
     labelled: bool = True,
     name: str = "",
     seed: int,
@@ -123,10 +125,11 @@ def explanations(
     """Explain the examples of `data` at `index`: each of `quantities` at each of `places`, by one method.
 
     Features of a table are measured in units of their spread over all of `data`; without that, millimetres would
-    always seem to count more than metres. `labelled` says whether the labels of the data are the truth.
+    always seem to count more than metres. For the `sheets` strongest units of an inner place all of `data` is searched
+    for what they stand for. `labelled` says whether the labels of the data are the truth.
     """
     chosen = data.take(index)
-    explain = Explainer(method, model, data)
+    explain = Explainer(method, model, data, steps)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         probabilities, predicted = model.probs(chosen.x).cpu().max(dim=1)
         examples = tuple(
@@ -136,13 +139,18 @@ def explanations(
             )
         )
         found = {place: [explain(chosen, place, quantity, seed) for quantity in quantities] for place in places}
+        described = [_at_slice(place, explained, examples, spread(data)) for place, explained in found.items()]
+        if sheets:
+            described = [
+                replace(at, sheet=_sheet(model, data, chosen, at, quantities[-1], sheets, seed)) for at in described
+            ]
         return Explanations(
             provenance=provenance(),
             model_name=name or type(model.module).__name__,
             data_name=data.name,
             method=method,
             examples=examples,
-            slices=tuple(_at_slice(place, explained, examples, spread(data)) for place, explained in found.items()),
+            slices=tuple(described),
         )
 
 
@@ -191,6 +199,31 @@ def _at_slice(place: Place, found: list[Explained], examples: Sequence[Example],
         mapped=drawn is not None,
         picture=picture,
     )
+
+
+def _sheet(
+    model: Model, data: Data, chosen: Data, at: AtSlice, quantity: Quantity, count: int, seed: int
+) -> Picture | None:
+    """What the strongest units stand for; None at the input, which stands for itself."""
+    if at.place.name == "input":
+        return None
+    units = [unit.index for unit in at.units[:count]]
+    found = explain_unit(
+        model,
+        chosen,
+        slice=at.place.name,
+        call=at.place.call,
+        quantity=quantity,
+        units=units,
+        exemplars_from=data,
+        batch_size=BATCH,
+        seed=seed,
+    )
+    told = (
+        f"Each of the {len(units)} strongest units: how active it is on the data, the examples that activate it most, "
+        "what in them does so, and an input that was optimised for it."
+    )
+    return Picture.of(found.draw(), f"What the strongest units at {at.place} stand for", told)
 
 
 def _units(found: list[Explained], spread: torch.Tensor | None) -> list[UnitInfluence]:

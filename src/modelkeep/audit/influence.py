@@ -29,6 +29,8 @@ def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None
         a_few(data, MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES),
         places=[Place(name) for name in ("input", place) if name is not None],
         quantities=(PredictedScore(), AgainstAll()),
+        steps=20,
+        sheets=3,
         seed=seed,
     )
     data = looked_at.first(MOST_EXAMPLES)

@@ -30,16 +30,20 @@ METHODS: tuple[Method, ...] = get_args(Method)
 OF_FEATURE_MAPS: tuple[Method, ...] = ("grad-cam", "channel-influence")
 
 NOISE = 0.15  # the SmoothGrad paper's 10 % to 20 % of the range
-STEPS, BATCH = 20, 16
+BATCH = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Explainer:
-    """A method for one model, on data like `data`: an empty picture or the average row is its baseline."""
+    """A method for one model, on data like `data`: an empty picture or the average row is its baseline.
+
+    `steps` is the number of points of a line, or of draws.
+    """
 
     method: Method
     model: Model
     data: Data
+    steps: int = 50
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -68,13 +72,13 @@ class Explainer:
             case "saliency":
                 return Point()
             case "conductance":
-                return Path(baseline, STEPS)
+                return Path(baseline, self.steps)
             case "smooth-grad" if bounds is not None:
-                return Gaussian(NOISE * (bounds[1] - bounds[0]), STEPS)
+                return Gaussian(NOISE * (bounds[1] - bounds[0]), self.steps)
             case "smooth-grad":
-                return Sampler(f"Gaussian of {NOISE:g} of each feature's spread", self._noise, STEPS)
+                return Sampler(f"Gaussian of {NOISE:g} of each feature's spread", self._noise, self.steps)
             case _:
-                return Line(baseline, STEPS)
+                return Line(baseline, self.steps)
 
     def _noise(self, centre: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """The same noise for every point, in units of each feature's spread."""

@@ -32,7 +32,7 @@ def maps(found: Sequence[Explained], titles: Sequence[str]) -> Figure | None:
     if images.ndim != 4 or images.shape[1] not in (1, 3) or found[0].influence.ndim != 4:
         return None
     bounds = found[0].bounds if found[0].bounds is not None else (float(images.min()), float(images.max()))
-    heat = torch.stack([_over_image(explained) for explained in found])
+    heat = torch.stack([plots.in_cells(_over_image(explained)) for explained in found])
     # A few loud pixels must not hide the rest: the strongest half per cent shares the end of the scale.
     strength = heat.abs().flatten().sort().values
     limit = float(strength[int(0.995 * (len(strength) - 1))]) or float(strength[-1]) or 1.0
