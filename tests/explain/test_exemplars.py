@@ -46,6 +46,7 @@ def test_units_are_sorted_and_equal_ones_stay_in_the_order_of_the_data() -> None
     assert found.index.tolist() == [[2, 0, 1, 3], [0, 1, 2, 3], [1, 3, 0, 2]]
     assert found.position is None
     assert found.box is None
+    assert plots.png_bytes(found.draw()).startswith(b"\x89PNG")
 
 
 def test_the_percentiles_of_many_examples_are_those_of_a_sample() -> None:

@@ -61,9 +61,16 @@ class Exemplars(Result):
         return rows
 
     def draw(self) -> Figure:
-        """The examples of each unit in a row."""
+        """The examples of each unit in a row; of inputs that are no pictures, how active each unit is over the data."""
         from modelkeep import plots
 
+        if self.inputs.ndim != 5 or self.inputs.shape[2] not in (1, 3):
+            drawn = plots.figure()
+            ax = plots.axes(drawn, f"Activation at {self.slice}", "percentile of the data", "activation")
+            for i, percentiles in enumerate(self.percentiles.tolist()):
+                ax.plot(range(101), percentiles, color=plots.PALETTE[i % len(plots.PALETTE)], label=self.unit_name(i))
+            ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
+            return drawn
         titles = [
             f"{self.unit_name(i)}: {self.classes[label]}, {value:.3g}"
             for i in range(len(self.units))
