@@ -66,7 +66,7 @@ def look(model: Model, test: Data, seed: int) -> Outcome:
         soundness=soundness(model, test, Inside(allowed, share=0.9), seed=seed),
         shortcuts=shortcuts(model, test, seed=seed),
         audit=audit(
-            model, test, Settings(examples=200, radii=(0.03,), steps=5), seed=seed, name="A network for digits"
+            model, test, Settings(examples=256, radii=(0.03,), steps=3), seed=seed, name="A network for digits"
         ),
     )
 

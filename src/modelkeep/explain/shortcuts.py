@@ -208,10 +208,10 @@ class _Search:
         summed = attribution.sum(dim=0) if is_picture(self.data.input_shape) else attribution
         inside = region.mask(self.data.input_shape)[0] if summed.ndim == 2 else region.mask(self.data.input_shape)
         apart = set_apart(self.data.x, self.data.y == label, region)
-        most_turn = turned.low > 0.5 and turned.low > turned_control.high
-        many_lost = lost.value >= MATTERS and lost.low > lost_control.high
         verdict: Verdict = "none"
-        if region.feature is None and apart >= APART and (most_turn or many_lost):
+        clear = turned.low > turned_control.high or lost.low > lost_control.high
+        most_turn = turned.low > max(0.5, turned_control.high)
+        if region.feature is None and apart >= APART and (most_turn or (clear and lost.value >= MATTERS)):
             verdict = "planted"
         elif most_turn:
             verdict = "decisive"

@@ -90,7 +90,7 @@ class Soundness(Result):
         return [*rows, ("worst offenders", ", ".join(off) or "none")]
 
     def draw(self) -> Figure:
-        """The worst offenders, with the places that were not allowed outlined; without maps or offenders, the share per class."""
+        """The worst offenders, with what was not allowed outlined; without maps or offenders, the share per class."""
         from modelkeep import plots
 
         maps, inputs = self.worst_maps, self.worst_inputs
