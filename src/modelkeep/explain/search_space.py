@@ -112,7 +112,7 @@ class SearchSpace:
             low, high = self.bounds
             return low + (high - low) * torch.sigmoid(free)
         free = free * (self.spread > 0)
-        length = torch.linalg.vector_norm(free).clamp(min=1e-12)
+        length: torch.Tensor = torch.linalg.vector_norm(free).clamp(min=1e-12)
         return self.centre + self.spread * free * (self._radius / length).clamp(max=1.0)
 
     def encode(self, x: torch.Tensor) -> torch.Tensor:
