@@ -184,7 +184,7 @@ def test_it_keeps_the_contract_where_it_has_something_to_do() -> None:
     with torch.no_grad():
         output = model.module.get_submodule("output")
         assert isinstance(output.bias, nn.Parameter)
-        output.bias -= scores.mean(dim=0)  # so that each class is predicted about as often
+        output.bias.sub_(scores.mean(dim=0))  # so that each class is predicted about as often
     assert shortcuts(model, data, points=2, seed=0).suspects
     check_method(lambda m, d, seed: shortcuts(m, d, points=2, seed=seed), model, data)
 
