@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn import functional
 
 from modelkeep import plots
 from modelkeep.explain.concept_sensitivity import ConceptSensitivity
@@ -119,7 +118,7 @@ class UnitSheet(Result):
         """Exemplars above, and below each the pixels that move the unit."""
         assert self.heat is not None
         inputs, bounds = self.exemplars.inputs[i], _range(self.exemplars.inputs[i], self.exemplars.bounds)
-        heat = _coarse(self.heat[i])
+        heat = plots.in_cells(self.heat[i], CELLS)
         # A few specks must not make all else pale.
         limit = float(heat.abs().flatten().quantile(0.99)) or float(heat.abs().max()) or 1.0
         above, below = cell.subplots(2, len(inputs), squeeze=False)
@@ -207,15 +206,6 @@ class UnitSheet(Result):
 
 def _range(images: torch.Tensor, bounds: tuple[float, float] | None) -> tuple[float, float]:
     return bounds if bounds is not None else (float(images.min()), float(images.max()))
-
-
-def _coarse(heat: torch.Tensor) -> torch.Tensor:
-    """`heat: (n, h, w)` summed in cells, at most `CELLS` along a side, so that the eye sees regions and not specks."""
-    size = -(-max(heat.shape[1:]) // CELLS)
-    if size == 1:
-        return heat
-    cells = functional.avg_pool2d(heat[:, None], size, ceil_mode=True, divisor_override=1)
-    return functional.interpolate(cells, heat.shape[1:], mode="nearest")[:, 0]
 
 
 def _signed_bars(ax: Axes, names: list[str], estimates: list[Estimate]) -> None:
