@@ -63,13 +63,16 @@ class Region:
         assert self.columns is not None
         height, width = self.rows[1] - self.rows[0] + 1, self.columns[1] - self.columns[0] + 1
         places = [
-            rectangle(row, row + height - 1, column, column + width - 1)
+            (row, column)
             for row in range(shape[1] - height + 1)
             for column in range(shape[2] - width + 1)
             if abs(row - self.rows[0]) >= height or abs(column - self.columns[0]) >= width
         ]
-        drawn = torch.randint(len(places), (count,), generator=generator)
-        return torch.stack([places[i].mask(shape) for i in drawn.tolist()])
+        masks = torch.zeros(count, *shape, dtype=torch.bool)
+        for mask, i in zip(masks, torch.randint(len(places), (count,), generator=generator).tolist(), strict=True):
+            row, column = places[i]
+            mask[:, row : row + height, column : column + width] = True
+        return masks
 
 
 def rectangle(top: int, bottom: int, left: int, right: int) -> Region:
