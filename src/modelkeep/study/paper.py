@@ -62,6 +62,9 @@ class Claim:
     found: str
     holds: bool | None
 
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.says} Here: {self.found}"
+
     @property
     def verdict(self) -> str:
         """In one word."""
@@ -81,18 +84,24 @@ class PaperTable(Result):
         return [(f"{c.row}: {c.column}", f"{_ours(c)} · paper {_number(c.paper)}") for c in self.cells]
 
     def table(self) -> Table:
-        lines, before = [], ""
-        for cell in self.cells:
-            lines.append(["" if cell.row == before else cell.row, cell.column, _ours(cell), _number(cell.paper)])
-            before = cell.row
-        return _table(self, ["", "", "ours", "paper"], lines, self.claims)
+        lines, notes, before = [], [], ""
+        for row in _unique(c.row for c in self.cells):
+            cells = [c for c in self.cells if c.row == row]
+            if all(c.ours is None for c in cells):  # a line is enough for what only the paper has
+                printed = ", ".join(f"{c.column} {_number(c.paper)}" for c in cells if c.paper is not None)
+                notes.append(f"{row}: {cells[0].note or 'missing'}. Paper: {printed or 'nothing'}.")
+                continue
+            for c in cells:
+                lines.append(["" if row == before else row, c.column, _ours(c), _number(c.paper)])
+                before = row
+        return _table(self, ["", "", "ours", "paper"], lines, [*notes, *map(str, self.claims)])
 
     def draw(self) -> Figure:
         from modelkeep import plots
 
         columns, rows = _unique(c.column for c in self.cells), _unique(c.row for c in self.cells)
-        across = min(len(columns), 5)
-        down = math.ceil(len(columns) / across)
+        down = math.ceil(len(columns) / 5)
+        across = math.ceil(len(columns) / down)
         drawn = plots.figure(1.6 + 2.1 * across, down * (1.0 + 0.26 * len(rows)))
         panels = drawn.subplots(down, across, squeeze=False, sharey=True)
         for ax in panels.flat[len(columns) :]:
@@ -130,28 +139,28 @@ class PaperCurves(Result):
         ]
 
     def table(self) -> Table:
-        columns = [self.x_label]
-        cells = [[f"{x:g}" for x in self.x]]
-        for name, points in self.series.items():
-            columns.append(name)
-            cells.append([_estimate(point) for point in points])
-            if name in self.paper:
-                columns.append("paper")
-                cells.append([_number(value) for value in self.paper[name]])
-        return _table(self, columns, list(map(list, zip(*cells, strict=True))), self.claims)
+        lines = []
+        for i, x in enumerate(self.x):
+            line = [f"{x:g}"]
+            for name, points in self.series.items():
+                paper = self._printed(name)[i]
+                line.append(_short(points[i]) + ("" if paper is None else f"\npaper {paper:.3f}"))
+            lines.append(line)
+        return _table(self, [self.x_label, *self.series], lines, list(map(str, self.claims)))
 
     def draw(self) -> Figure:
         from modelkeep import plots
 
         drawn = plots.figure()
-        ax = plots.axes(drawn, "", self.x_label, self.y_label)
+        title = "lines: the paper's, dots: ours" if self.paper else ""
+        ax = plots.axes(drawn, title, self.x_label, self.y_label)
         for i, (name, points) in enumerate(self.series.items()):
             colour = plots.PALETTE[i % len(plots.PALETTE)]
             low, value, high = zip(*((e.low, e.value, e.high) if e else (math.nan,) * 3 for e in points), strict=True)
             if name in self.paper:
-                ax.plot(self.x, self.paper[name], color=colour, lw=1.5, label=f"{name}, the paper's")
+                ax.plot(self.x, self.paper[name], color=colour, lw=1.5, label=name)
                 ax.vlines(self.x, low, high, color=colour, lw=1)
-                ax.plot(self.x, value, color=colour, lw=0, marker="o", ms=4, label=f"{name}, ours")
+                ax.plot(self.x, value, color=colour, lw=0, marker="o", ms=4)
             else:
                 ax.fill_between(self.x, low, high, color=colour, alpha=0.18, lw=0)
                 ax.plot(self.x, value, color=colour, lw=2, marker="o", ms=4, label=name)
@@ -222,26 +231,24 @@ def _estimate(found: Estimate | None) -> str:
     return f"{found.value:.3f}" + (f" [{found.low:.3f}, {found.high:.3f}]" if found.low < found.high else "")
 
 
+def _short(found: Estimate | None) -> str:
+    return "missing" if found is None else f"{found.value:.3f} ±{(found.high - found.low) / 2:.3f}"
+
+
 def _ours(cell: Cell) -> str:
     if cell.ours is None:
         return cell.note or "missing"
     return _estimate(cell.ours) + (f" ({cell.note})" if cell.note else "")
 
 
-def _table(
-    result: PaperTable | PaperCurves, columns: list[str], lines: list[list[str]], claims: tuple[Claim, ...]
-) -> Table:
+def _table(result: PaperTable | PaperCurves, columns: list[str], lines: list[list[str]], notes: list[str]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
     p = result.provenance
-    said = "".join(f"\n{c.verdict}: {c.says} Here: {c.found}" for c in claims)
-    table = Table(
-        *columns,
-        title=f"{result.study}: {result.where}",
-        caption=Text(f"seed {p.seed} · {p.seconds:.2f} s · modelkeep {p.version} · 95 % intervals{said}"),
-        caption_justify="left",
-    )
+    notes = [f"seed {p.seed} · {p.seconds:.2f} s · modelkeep {p.version} · 95 % intervals", *notes]
+    title, caption = f"{result.study}: {result.where}", Text("\n".join(notes))
+    table = Table(*columns, title=title, caption=caption, caption_justify="left", min_width=78)
     for line in lines:
         table.add_row(*map(Text, line))
     return table

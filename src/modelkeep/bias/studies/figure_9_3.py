@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from modelkeep.bias.studies.synthetic import EPOCHS, draw, exact, sgd
-from modelkeep.study.paper import Claim, Curve, PaperCurves, PaperStudy, Size, above, curves, values
+from modelkeep.bias.studies.synthetic import EPOCHS, draw, exact, means, sgd
+from modelkeep.study.paper import Claim, Curve, PaperCurves, PaperStudy, Size, above, curves
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial
 
@@ -16,37 +16,50 @@ RUNS = {"small": 25, "paper": 100}
 FOR_EACH_N = (100, 500, 1000)
 
 
-def train(*, seed: int, n: int, weak: int, variance: float, epochs: int | None, runs: int) -> dict[str, list[float]]:
-    """Per run: the exact bias and accuracy, and by how much the mean weak weight exceeds the Bayes-optimal one.
+def train(
+    *, seed: int, n: int, weak: int, variance: float, epochs: int | None, centred: bool, runs: int
+) -> dict[str, list[float]]:
+    """Per run: the exact bias and accuracy, and what became of the weights.
 
-    `inflation` is weak over strong weight, relative to what it is in the Bayes-optimal classifier (1 / variance).
+    `overestimate` is by how much the mean weak weight exceeds the Bayes-optimal one, `strong` the mean strong weight
+    in its right direction, and `intercept` the share that was learned of the intercept that the weights need: with
+    equal priors, that which puts the middle between the class means on the boundary. With `centred`, the middle is
+    moved to 0 before training, so that they need none.
     """
-    found: dict[str, list[float]] = {"bias": [], "accuracy": [], "overestimate": [], "inflation": []}
+    found: dict[str, list[float]] = {"bias": [], "accuracy": [], "overestimate": [], "strong": [], "intercept": []}
+    middle = means(weak).mean(axis=0)
     for run in range(runs):
         random = np.random.default_rng([seed, run, n, weak])  # the same noise for all variances and epochs
         x, y = draw(n, weak, variance, random)
-        fitted = sgd("log_loss", epochs, seed=int(random.integers(2**31))).fit(x, y)
+        shift = middle if centred else np.zeros_like(middle)
+        fitted = sgd("log_loss", epochs, seed=int(random.integers(2**31))).fit(x - shift, y)
         weights = fitted.coef_[0]
-        bias, accuracy = exact(weights, float(fitted.intercept_[0]), variance)
+        intercept = float(fitted.intercept_[0] - weights @ shift)
+        bias, accuracy = exact(weights, intercept, variance)
         found["bias"].append(bias)
         found["accuracy"].append(accuracy)
-        if weak:
-            # With unit difference of the means, the optimal weight is 1 / variance (equation 9.2).
-            found["overestimate"].append(float(weights[2:].mean() - 1 / variance))
-            found["inflation"].append(float(weights[2:].mean() / (abs(weights[:2]).mean() / variance)))
+        # The means differ by 1, so the optimal weight is 1 / variance (equation 9.2).
+        found["overestimate"].append(float(weights[2:].mean() - 1 / variance))
+        found["strong"].append(float(weights[0] - weights[1]) / 2)
+        found["intercept"].append(float(intercept / -(weights @ middle)))
     return found
 
 
-def _trials(size: Size, seed: int, points: Sequence[tuple[int, int, float, int | None]]) -> Sequence[Trial]:
-    names = ("n", "weak", "variance", "epochs")
+def _trials(size: Size, seed: int, points: Sequence[tuple[int, int, float, int | None, bool]]) -> Sequence[Trial]:
+    names = ("n", "weak", "variance", "epochs", "centred")
     return [Trial.of(train, {**dict(zip(names, point, strict=True)), "runs": RUNS[size]}, seed) for point in points]
 
 
 def trials_a(size: Size, seed: int) -> Sequence[Trial]:
-    """By number of weak features; also as the other reading of σ_w = 10 has it, and trained to the end."""
+    """By number of weak features; also as the other reading of σ_w = 10 has it, trained to the end, and centred."""
     counts = [4, 16, 64, 256, 1024] if size == "small" else [2**i for i in range(1, 12)]
-    settings = [*((n, 10.0, EPOCHS) for n in FOR_EACH_N), (1000, 100.0, EPOCHS), (100, 10.0, None)]
-    return _trials(size, seed, [(n, weak, v, epochs) for n, v, epochs in settings for weak in counts])
+    settings = [
+        *((n, 10.0, EPOCHS, False) for n in FOR_EACH_N),
+        (1000, 100.0, EPOCHS, False),
+        (100, 10.0, None, False),
+        (100, 10.0, EPOCHS, True),
+    ]
+    return _trials(size, seed, [(n, weak, v, epochs, centred) for n, v, epochs, centred in settings for weak in counts])
 
 
 def trials_b(size: Size, seed: int) -> Sequence[Trial]:
@@ -54,13 +67,13 @@ def trials_b(size: Size, seed: int) -> Sequence[Trial]:
     spread = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]
     if size == "paper":
         spread = [round(10 ** (i / 6), 3) for i in range(19)]
-    return _trials(size, seed, [(n, 256, v, EPOCHS) for n in FOR_EACH_N for v in spread])
+    return _trials(size, seed, [(n, 256, v, EPOCHS, False) for n in FOR_EACH_N for v in spread])
 
 
 def trials_c(size: Size, seed: int) -> Sequence[Trial]:
     """By number of training examples."""
     ns = [100, 250, 500, 1000, 2500, 5000] if size == "small" else [100, 250, 500, 1000, 2500, 5000, 10_000, 20_000]
-    return _trials(size, seed, [(n, 256, v, EPOCHS) for v in (2.0, 5.0, 10.0) for n in ns])
+    return _trials(size, seed, [(n, 256, v, EPOCHS, False) for v in (2.0, 5.0, 10.0) for n in ns])
 
 
 def report_a(result: StudyResult) -> PaperCurves:
@@ -69,7 +82,9 @@ def report_a(result: StudyResult) -> PaperCurves:
     few, many = series.get("N = 100", (None,)), series.get("N = 1000", (None,))
     claims = (
         above("More weak features towards class 1, more bias.", "N = 100, most and fewest", few[-1], few[0]),
-        above("The effect diminishes as the training set grows.", "at most, N = 100 and 1000", few[-1], many[-1]),
+        above(
+            "The effect diminishes as the training set grows.", f"{x[-1]} of them, N = 100 and 1000", few[-1], many[-1]
+        ),
     )
     labels = ("weak features", "bias amplification")
     return _figure(FIGURE_9_3A, result, labels, x, series, claims)
@@ -98,12 +113,10 @@ def report_c(result: StudyResult) -> PaperCurves:
     x, series = curves(result, x="n", y="overestimate", name=lambda p: f"variance {p['variance']:g}")
     weaker, stronger = series.get("variance 10", (None,)), series.get("variance 2", (None,))
     points = [point for curve in series.values() for point in curve if point]
-    inflation = [ratio for value in values(result.records) for ratio in value["inflation"]]
     claims = (
         Claim(
             "The weights of weak features are consistently overestimated.",
-            f"{sum(p.low > 0 for p in points)} of {len(points)} points lie above 0. Relative to the strong weights "
-            f"they are {np.median(inflation) if inflation else np.nan:.1f} times as large as they should be (median).",
+            f"{sum(p.low > 0 for p in points)} of {len(points)} points lie above 0.{_relative(result)}",
             all(p.low > 0 for p in points) if points else None,
         ),
         above("The weaker the features, the more.", f"N = {x[0]}, variance 10 and 2", weaker[0], stronger[0]),
@@ -113,9 +126,22 @@ def report_c(result: StudyResult) -> PaperCurves:
     return _figure(FIGURE_9_3C, result, labels, x, series, claims)
 
 
+def _relative(result: StudyResult) -> str:
+    """How large the weak weights are beside the strong ones; the scale of all weights changes no prediction."""
+    found = []
+    for record in result.records:
+        if record.state == "done" and record.parameters["variance"] == 10:
+            weak = np.mean(record.value["overestimate"]) + 1 / 10
+            found.append(f"{10 * weak / np.mean(record.value['strong']):.1f} (N = {record.parameters['n']})")
+    return (
+        f" Relative to the strong weights, at variance 10, times what is optimal: {', '.join(found)}." if found else ""
+    )
+
+
 def _setting(parameters: dict[str, Any]) -> str:
     reading = "" if parameters["variance"] == 10 else f", variance {parameters['variance']:g}"
-    return f"N = {parameters['n']}" + reading + (", to convergence" if parameters["epochs"] is None else "")
+    training = ", to convergence" if parameters["epochs"] is None else ", centred" if parameters["centred"] else ""
+    return f"N = {parameters['n']}{reading}{training}"
 
 
 def _highest(curve: Curve) -> int:

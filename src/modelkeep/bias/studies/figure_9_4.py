@@ -68,7 +68,12 @@ def report(result: StudyResult) -> PaperCurves:
         paper={},  # the thesis prints no numbers, only the picture
         claims=(
             _within("SVMs by SGD amplify bias just as logistic regression by SGD does.", logistic, svm),
-            above("Logistic regression by L-BFGS amplifies less.", "at most, SGD and L-BFGS", logistic[-1], lbfgs[-1]),
+            above(
+                "Logistic regression by L-BFGS amplifies less.",
+                f"{x[-1]} weak features, SGD and L-BFGS",
+                logistic[-1],
+                lbfgs[-1],
+            ),
             _within("SVMs by SMO amplify essentially no bias.", smo, None),
         ),
         log_x=True,

@@ -1,0 +1,129 @@
+"""`modelkeep study papers` and `run` as a person uses them: real ledger, real processes, real kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from modelkeep.cli import papers
+from modelkeep.cli.study import app
+from modelkeep.errors import StudyError
+from modelkeep.results import Result
+
+MODULE = """
+import time
+from modelkeep.study import Trial
+from modelkeep.study.paper import PaperCurves, PaperStudy, curves
+
+def measure(*, seed, x, wait):
+    with open("log", "a") as file:
+        file.write(f"{x}\\n")
+    time.sleep(wait)
+    if x == 13:
+        raise ValueError("unlucky")
+    return {"y": [x + seed, x + seed + 0.5]}
+
+def trials(size, seed):
+    xs = {"small": [1, 2, 3], "paper": [1, 13, 3]}[size]
+    return [Trial.of(measure, {"x": x, "wait": WAIT}, seed) for x in xs]
+
+def report(result):
+    x, series = curves(result, x="x", y="y", name=lambda parameters: "y")
+    return PaperCurves(study=result.study, where="page 1", x_label="x", y_label="y", x=x, series=series, paper={},
+                       provenance=result.provenance)
+
+TINY = PaperStudy(name="tiny", where="page 1", shows="a line", trials=trials, report=report)
+"""
+# The same command, with our little study in place of the papers'.
+MODELKEEP = [
+    *(sys.executable, "-P", "-c"),
+    "import os, sys; sys.path.append(os.getcwd()); from modelkeep.cli import main, papers;"
+    "papers.REGISTRY = ('tiny_paper:TINY',); main()",
+    *("study", "run", "tiny"),
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tiny_paper.py").write_text(MODULE.replace("WAIT", "0.0"))
+    return tmp_path
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MODELKEEP, *arguments], capture_output=True, text=True, check=False)
+
+
+def log(project: Path) -> list[str]:
+    return (project / "log").read_text().split() if (project / "log").exists() else []
+
+
+def test_run_writes_table_result_and_picture_and_runs_nothing_again(project: Path) -> None:
+    done = run("--seed", "4", "--out", "made", "--processes", "1")
+    assert done.returncode == 0, done.stderr
+    assert "tiny-small-seed-4: page 1" in done.stdout
+    assert "5.250 ±0.250" in done.stdout
+    stored = json.loads((project / "made" / "result.json").read_text())
+    assert [point["value"] for point in stored["series"]["y"]] == [5.25, 6.25, 7.25]
+    assert stored["provenance"]["seed"] == 4
+    assert (project / "made" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    again = run("--seed", "4", "--json")
+    assert again.returncode == 0, again.stderr
+    assert log(project) == ["1", "2", "3"]
+    assert json.loads(again.stdout)["series"] == stored["series"]
+    assert isinstance(Result.from_json((project / "modelkeep-out" / "tiny" / "result.json").read_text()), Result)
+
+
+def test_a_stopped_run_goes_on_where_it_was(project: Path) -> None:
+    (project / "tiny_paper.py").write_text(MODULE.replace("WAIT", "1.5"))
+    with subprocess.Popen([*MODELKEEP, "--processes", "1"], stderr=subprocess.PIPE, text=True) as process:
+        while len(log(project)) < 2:  # the second trial has begun, so the first is in the ledger
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "continue with: modelkeep study run tiny --size small --seed 0" in errors
+    done = run("--processes", "1")
+    assert done.returncode == 0, done.stderr
+    assert log(project) == ["1", "2", "2", "3"]
+
+
+def test_a_failed_trial_is_marked_and_the_command_fails(project: Path) -> None:
+    done = run("--size", "paper", "--processes", "1")
+    assert done.returncode == 1
+    assert "missing" in done.stdout
+    assert "1 of 3 trials failed. See why with: modelkeep study show tiny-paper-seed-0 --trial" in done.stderr
+
+
+def test_every_registered_study_is_there_and_has_trials_of_both_sizes() -> None:
+    studies = [papers.load(entry) for entry in papers.REGISTRY]
+    assert len({study.name for study in studies}) == len(studies)
+    for study in studies:
+        small, paper = (study.study(size, 1) for size in ("small", "paper"))
+        assert small.trials != paper.trials
+        assert {trial.seed for trial in (*small.trials, *paper.trials)} == {1}
+
+
+def test_papers_lists_them() -> None:
+    done = CliRunner().invoke(app, ["papers", "--json"], catch_exceptions=False)
+    listed = json.loads(done.stdout)
+    assert [row["name"] for row in listed] == [papers.load(entry).name for entry in papers.REGISTRY]
+    assert listed[0] == {
+        "name": "bias-figure-9.1",
+        "where": "thesis 002, figure 9.1",
+        "shows": papers.load(papers.REGISTRY[0]).shows,
+    }
+    assert "bias-table-9.6" in CliRunner().invoke(app, ["papers"], env={"COLUMNS": "200"}).stdout
+
+
+def test_an_unknown_name_is_answered_by_the_nearest() -> None:
+    with pytest.raises(StudyError, match=r"no paper study 'bias-table-9\.7'\. Did you mean 'bias-table-9\."):
+        CliRunner().invoke(app, ["run", "bias-table-9.7"], catch_exceptions=False)
