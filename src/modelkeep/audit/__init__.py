@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from modelkeep.audit.audit import Audit, Settings, audit
-from modelkeep.audit.explanations import Explanations, a_few, explanations
+from modelkeep.audit.bias import Bias, Mitigation, bias
+from modelkeep.audit.explanations import Explanations, a_few, explanations, usual_quantities
 from modelkeep.audit.findings import Finding, Measure, Section
 from modelkeep.audit.methods import METHODS, OF_FEATURE_MAPS, Method
 from modelkeep.audit.picture import Picture
-from modelkeep.audit.report import render, write, write_explanations
+from modelkeep.audit.report import render, write, write_bias, write_explanations
 
 __all__ = [
     "METHODS",
     "OF_FEATURE_MAPS",
     "Audit",
+    "Bias",
     "Explanations",
     "Finding",
     "Measure",
     "Method",
+    "Mitigation",
     "Picture",
     "Section",
     "Settings",
     "a_few",
     "audit",
+    "bias",
     "explanations",
     "render",
+    "usual_quantities",
     "write",
+    "write_bias",
     "write_explanations",
 ]

@@ -14,7 +14,7 @@ from modelkeep.audit.methods import BATCH, Explainer, Method, spread
 from modelkeep.audit.picture import Picture
 from modelkeep.audit.side_by_side import maps, unit_bars
 from modelkeep.data import Data
-from modelkeep.explain import Explained, Quantity, explain_unit
+from modelkeep.explain import AgainstAll, ClassScore, Contrast, Explained, PredictedScore, Quantity, explain_unit
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
 from modelkeep.slices import Place
@@ -152,6 +152,21 @@ def explanations(
             examples=examples,
             slices=tuple(described),
         )
+
+
+def usual_quantities(model: Model, data: Data) -> tuple[Quantity, ...]:
+    """What to explain where nobody says: of two classes, each and the one against the other; of a table, its commonest.
+
+    Of pictures with many classes it is the predicted one. That would not do for the features of a table, which speak
+    for one class as they speak against another: a mean over predictions of both would be about nothing.
+    """
+    if len(model.classes) == 2:
+        second, first = model.classes
+        return ClassScore(first), ClassScore(second), Contrast(first, second)
+    if len(model.input_shape) == 1:
+        commonest = data.y.bincount(minlength=len(model.classes)).argsort(descending=True, stable=True)[:3]
+        return tuple(AgainstAll(model.classes[label]) for label in commonest.sort().values.tolist())
+    return PredictedScore(), AgainstAll()
 
 
 def a_few(data: Data, count: int) -> list[int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from modelkeep import plots
-from modelkeep.audit.explanations import a_few, explanations
+from modelkeep.audit.explanations import a_few, explanations, usual_quantities
 from modelkeep.audit.findings import Finding, Measure, Section, percent
 from modelkeep.audit.picture import Picture
 from modelkeep.data import Data
-from modelkeep.explain import AgainstAll, ClassScore, PredictedScore, influence
+from modelkeep.explain import ClassScore, influence
 from modelkeep.explain.places import last_inner_place
 from modelkeep.model import Model
 from modelkeep.results import Estimate
@@ -28,7 +28,7 @@ def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None
         data,
         a_few(data, MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES),
         places=[Place(name) for name in ("input", place) if name is not None],
-        quantities=(PredictedScore(), AgainstAll()),
+        quantities=usual_quantities(model, data),
         steps=20,
         sheets=3,
         seed=seed,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from modelkeep.audit.audit import Audit
+from modelkeep.audit.bias import Bias
 from modelkeep.audit.explanations import Explanations
 from modelkeep.audit.findings import percent
 from modelkeep.errors import ModelKeepError
@@ -28,6 +29,14 @@ def write(audit: Audit, folder: str | Path) -> tuple[Path, Path]:
 def write_explanations(found: Explanations, folder: str | Path) -> tuple[Path, ...]:
     """Write `explain.html`, `explain.json` and a PNG per picture to `folder`; each replaces an older one."""
     return write_files(folder, {"explain.html": render(found), "explain.json": found.to_json(), **found.pictures()})
+
+
+def write_bias(found: Bias, folder: str | Path) -> tuple[Path, ...]:
+    """Write `bias.html`, `bias.json` and a PNG per picture to `folder`; each replaces an older one."""
+    pictures = found.pictures()
+    page = _page("bias.html", bias=found, pictures=pictures, provenance=found.provenance)
+    drawn = {name: picture.png for name, picture in pictures.items()}
+    return write_files(folder, {"bias.html": page, "bias.json": found.to_json(), **drawn})
 
 
 def write_files(folder: str | Path, files: dict[str, str | bytes]) -> tuple[Path, ...]:

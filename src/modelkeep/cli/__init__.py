@@ -9,6 +9,7 @@ import typer
 from modelkeep import __version__
 from modelkeep.cli import data, papers, study
 from modelkeep.cli.audit import audit
+from modelkeep.cli.bias import bias
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(audit)
 app.command()(explain)
+app.command()(bias)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
 study.app.command(epilog="Example: modelkeep study papers")(papers.papers)

@@ -64,11 +64,9 @@ def explain(
     if list_slices:
         typer.echo("\n".join(loaded.slices()))
         return
-    quantities = _quantities(loaded, why, rather_than)
-    for quantity in quantities:
-        quantity.score(loaded)  # looks the names up, before the work
     chosen = _chosen(examined, examples, index)
     examined, labelled = _in_classes_of(loaded, examined)
+    quantities = _quantities(loaded, examined, why, rather_than)
     places = [_place(text) for text in slice] if slice else _places(loaded, method)
     with progress.shown():
         found = explanations(
@@ -91,14 +89,15 @@ def explain(
         _tell(found, page, record, pictures)
 
 
-def _quantities(model: Model, why: str | None, rather_than: str | None) -> tuple[Quantity, ...]:
+def _quantities(model: Model, data: Data, why: str | None, rather_than: str | None) -> tuple[Quantity, ...]:
+    from modelkeep.audit import usual_quantities
     from modelkeep.errors import InputError
-    from modelkeep.explain import AgainstAll, ClassScore, Contrast, PredictedScore
+    from modelkeep.explain import AgainstAll, ClassScore, Contrast
 
     if why is None:
         if rather_than is not None:
             raise InputError(f"--rather-than {rather_than} needs --why: the class that it is set against.")
-        return PredictedScore(), AgainstAll()
+        return usual_quantities(model, data)
     if rather_than is None:
         return ClassScore(why), AgainstAll(why)
     return ClassScore(why), ClassScore(rather_than), Contrast(why, rather_than)

@@ -1,0 +1,92 @@
+"""`modelkeep bias`: does the model predict some classes more often than they occur, and could it do otherwise?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from modelkeep.cli.given import DataSource, Device, InputShape, Label, ModelSource, Seed, Weights, model_and_data
+
+if TYPE_CHECKING:
+    from modelkeep import Data
+
+MitigationName = Literal["experts", "parity", "l1"]
+
+
+def bias(
+    model: ModelSource,
+    data: DataSource,
+    slice: Annotated[str | None, typer.Option(help="Whose features; else what the last linear layer sees.")] = None,
+    mitigate: Annotated[
+        MitigationName | None, typer.Option(help="Make a model that amplifies less, by this method.")
+    ] = None,
+    train: Annotated[
+        str | None, typer.Option(help="The training data, for --mitigate; of a built-in set it is known.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Where to save the mitigated model; else mitigated.safetensors in --out.")
+    ] = None,
+    weights: Weights = None,
+    input_shape: InputShape = None,
+    label: Label = "label",
+    out: Annotated[Path, typer.Option(help="The folder for the pictures, bias.html and bias.json.")] = Path(
+        "modelkeep-out"
+    ),
+    seed: Seed = 0,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print bias.json instead of the summary.")] = False,
+) -> None:
+    """Measure bias amplification: what of it is unavoidable, what the use of features explains, and what to do.
+
+    Give data that the model was not trained on (of a built-in set, its test part is taken). Examples:
+
+    * `modelkeep bias model.safetensors --data breast-cancer`
+
+    * `modelkeep bias model.safetensors --data breast-cancer --mitigate experts --save better.safetensors`
+
+    * `modelkeep bias model.safetensors --data test.csv --train train.csv --mitigate l1`
+    """
+    from rich.console import Console
+
+    from modelkeep import audit, progress
+    from modelkeep.errors import InputError
+
+    if mitigate is None and (train is not None or save is not None):
+        raise InputError("--train and --save belong to --mitigate: say how to mitigate (experts, parity or l1).")
+    if save is not None and save.suffix != ".safetensors":
+        raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
+    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    chosen_on = _training_data(data, train, label) if mitigate is not None else None
+    with progress.shown():
+        found = audit.bias(
+            loaded, examined, slice=slice, train=chosen_on, method=mitigate, name=Path(model).name, seed=seed
+        )
+    page, record, *pictures = audit.write_bias(found, out)
+    saved = None
+    if found.mitigated is not None:
+        saved = found.mitigated.model.save(save if save is not None else out / "mitigated.safetensors")
+    if as_json:
+        typer.echo(record.read_text(encoding="utf-8"))
+        return
+    console = Console()
+    console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
+    for picture in pictures:
+        console.print(f"  {picture.resolve()}", soft_wrap=True)
+    if saved is not None:
+        console.print(f"The mitigated model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
+    console.print(found.verdict, highlight=False)
+    console.print(found)
+
+
+def _training_data(data: str, train: str | None, label: str) -> Data:
+    """What the mitigation chooses its features on: never the data that it is measured on."""
+    from modelkeep import datasets
+    from modelkeep.errors import InputError
+
+    if train is not None:
+        return datasets.open(train, label=label, part="train")
+    if Path(data).expanduser().exists():
+        raise InputError("--mitigate chooses features on the training data: name it with --train.")
+    return datasets.open(data, part="train")
