@@ -168,7 +168,7 @@ def _test(
         if not all(torch.isfinite(score).all() for score in scores.values()):
             raise InputError("The model gives NaN or infinite scores for occluded inputs. Choose another baseline.")
         shares = [kept / count for kept in counts]
-        areas = {name: np.trapezoid(score.numpy(), shares, axis=1) for name, score in scores.items()}
+        areas = {name: torch.trapezoid(score, torch.tensor(shares), dim=1).numpy() for name, score in scores.items()}
         sign = 1 if test == "isolation" else -1
         return OcclusionCurve(
             provenance=provenance(),
