@@ -26,13 +26,20 @@ def train(
     equal priors, that which puts the middle between the class means on the boundary. With `centred`, the middle is
     moved to 0 before training, so that they need none.
     """
-    found: dict[str, list[float]] = {"bias": [], "accuracy": [], "overestimate": [], "strong": [], "intercept": []}
+    found: dict[str, list[float]] = {
+        "bias": [],
+        "accuracy": [],
+        "overestimate": [],
+        "strong": [],
+        "intercept": [],
+        "epochs": [],
+    }
     middle = means(weak).mean(axis=0)
     for run in range(runs):
         random = np.random.default_rng([seed, run, n, weak])  # the same noise for all variances and epochs
         x, y = draw(n, weak, variance, random)
         shift = middle if centred else np.zeros_like(middle)
-        fitted = sgd("log_loss", epochs, seed=int(random.integers(2**31))).fit(x - shift, y)
+        fitted = sgd(x - shift, y, epochs, seed=int(random.integers(2**31)))
         weights = fitted.coef_[0]
         intercept = float(fitted.intercept_[0] - weights @ shift)
         bias, accuracy = exact(weights, intercept, variance)
@@ -40,6 +47,7 @@ def train(
         found["accuracy"].append(accuracy)
         # The means differ by 1, so the optimal weight is 1 / variance (equation 9.2).
         found["overestimate"].append(float(weights[2:].mean() - 1 / variance))
+        found["epochs"].append(int(fitted.n_iter_))
         found["strong"].append(float(weights[0] - weights[1]) / 2)
         found["intercept"].append(float(intercept / -(weights @ middle)))
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modelkeep.bias.studies.synthetic import EPOCHS, draw, exact, sgd
+from modelkeep.bias.studies.synthetic import EPOCHS, Array, draw, exact, sgd
 from modelkeep.study.paper import Claim, Curve, PaperCurves, PaperStudy, Size, above, curves
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial
@@ -23,23 +23,24 @@ def train(*, seed: int, rule: str, n: int, weak: int, variance: float, runs: int
     for run in range(runs):
         random = np.random.default_rng([seed, run, n, weak])
         x, y = draw(n, weak, variance, random)
-        fitted = _learner(rule, int(random.integers(2**31))).fit(x, y)
+        fitted = _fitted(rule, x, y, int(random.integers(2**31)))
         bias, accuracy = exact(fitted.coef_[0], float(fitted.intercept_[0]), variance)
         found["bias"].append(bias)
         found["accuracy"].append(accuracy)
     return found
 
 
-def _learner(rule: str, seed: int) -> Any:
+def _fitted(rule: str, x: Array, y: Array, seed: int) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import SVC
 
-    return {
-        "SGD, logistic": sgd("log_loss", EPOCHS, seed),
-        "SGD, SVM": sgd("hinge", EPOCHS, seed),
-        "L-BFGS, logistic": LogisticRegression(solver="lbfgs", max_iter=1000),
-        "SMO, SVM": SVC(kernel="linear", C=1.0),
-    }[rule]
+    if rule == "SGD, logistic":
+        return sgd(x, y, EPOCHS, seed)
+    if rule == "SGD, SVM":
+        return sgd(x, y, EPOCHS, seed, loss="hinge")
+    if rule == "L-BFGS, logistic":
+        return LogisticRegression(solver="lbfgs", max_iter=1000).fit(x, y)
+    return SVC(kernel="linear", C=1.0).fit(x, y)
 
 
 def trials(size: Size, seed: int) -> Sequence[Trial]:

@@ -6,6 +6,7 @@ diagonal. docs/results/bias.md says what speaks for this and what against it.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ Array = NDArray[Any]
 
 EPOCHS = 5
 """What the thesis calls "prior to convergence": so many passes were scikit-learn's default until version 0.20."""
+MOST_EPOCHS = 1000
+"""Where a training to convergence gives up, by scikit-learn's default of today."""
 
 
 def draw(n: int, weak: int, variance: float, random: np.random.Generator) -> tuple[Array, Array]:
@@ -52,9 +55,15 @@ def exact(weights: Array, bias: float, variance: float) -> tuple[float, float]:
     return float((said_0 + said_1) / 2 - 0.5), float((1 - said_0 + said_1) / 2)
 
 
-def sgd(loss: str, epochs: int | None, seed: int, penalty: str = "l2") -> Any:
-    """scikit-learn's linear classifier by SGD as it comes, for so many epochs or (None) until its loss stands still."""
+def sgd(x: Array, y: Array, epochs: int | None, seed: int, *, loss: str = "log_loss", penalty: str = "l2") -> Any:
+    """scikit-learn's linear classifier by SGD, as it comes, fitted for so many epochs.
+
+    None is until its loss no longer falls, but for `MOST_EPOCHS` at most: `n_iter_` says how many there were.
+    """
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import SGDClassifier
 
-    stop = {"max_iter": 1000, "tol": 1e-3} if epochs is None else {"max_iter": epochs, "tol": None}
-    return SGDClassifier(loss=loss, penalty=penalty, random_state=seed, **stop)
+    stop = {"max_iter": MOST_EPOCHS, "tol": 1e-3} if epochs is None else {"max_iter": epochs, "tol": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the caller notes n_iter_
+        return SGDClassifier(loss=loss, penalty=penalty, random_state=seed, **stop).fit(x, y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -21,6 +22,7 @@ from modelkeep.study.trial import Trial, workdir
 from modelkeep.training import Recipe, cross_entropy, fit
 
 CLASSES = ("bird", "frog")
+METHODS: tuple[Literal["parity", "experts"], ...] = ("parity", "experts")
 
 
 def on_images(*, seed: int, run: int, architecture: str, images: int, epochs: int) -> Measured:
@@ -53,12 +55,9 @@ def train_and_fix(
         "B, ℓ1": [],
         "accuracy, ℓ1": [],
     }
-    fixed = {
-        "none": model,
-        "parity": mitigate(model, train, method="parity", seed=seed).model,
-        "experts": mitigate(model, train, method="experts", seed=seed).model,
-    }
-    for fix, network in fixed.items():
+    parity, experts = (mitigate(model, train, method=method, seed=seed) for method in METHODS)
+    found |= {"training B": [experts.before.value], "training accuracy": [experts.accuracy_before.value]}
+    for fix, network in (("before", model), ("parity", parity.model), ("experts", experts.model)):
         said = torch.cat([network.predict(x) for x, _ in test.batches(500)])
         found[f"B, {fix}"] = [float(((said == one).double() - (test.y == one).double()).mean())]
         found[f"accuracy, {fix}"] = [float((said == test.y).double().mean())]
