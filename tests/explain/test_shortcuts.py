@@ -16,7 +16,7 @@ from modelkeep.architectures import small_cnn
 from modelkeep.contract import check_method
 from modelkeep.errors import InputError
 from modelkeep.explain import Shortcuts, shortcuts
-from modelkeep.explain.regions import candidates, rectangle, set_apart
+from modelkeep.explain.regions import candidates, feature, rectangle, set_apart
 from modelkeep.training import Recipe, cross_entropy, fit
 
 
@@ -151,7 +151,7 @@ def test_the_gap_is_that_between_the_class_and_the_nearest_others() -> None:
     y = torch.arange(202) % 2 == 0
     x = torch.zeros(202, 1)
     x[~y, 0] = torch.linspace(4, 8, 101)
-    region = candidates(torch.ones(1), ("column",), 1)[0]
+    region = feature(0, ("column",))
     assert set_apart(x, y, region) == pytest.approx(4.08 / 6, abs=1e-3)
     x[y, 0] = torch.linspace(0, 8, 101)
     assert set_apart(x, y, region) < 0
@@ -165,6 +165,20 @@ def test_candidates_do_not_overlap_and_stop_where_nothing_speaks_for_the_class()
     elsewhere = first.elsewhere((1, 8, 8), 50, torch.Generator().manual_seed(0))
     assert (elsewhere.flatten(1).sum(dim=1) == 4).all()
     assert not (elsewhere & first.mask((1, 8, 8))).any()
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (1, 4, 4), (1, 4, 64), (2, 3, 3), (5, 6)])
+def test_inputs_of_any_shape_can_be_searched(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(60, *shape, generator=generator)
+    torch.manual_seed(0)
+    model = Model(nn.Sequential(nn.Flatten(), nn.Linear(x[0].numel(), 2)), input_shape=shape, classes=2)
+    with torch.no_grad():
+        scores = model.logits(x)
+        model.module[1].bias.sub_(scores.mean(dim=0))  # type: ignore[index]
+    result = shortcuts(model, Data(x, model.predict(x), ("0", "1")), seed=0)
+    assert bool(result.suspects) == (shape != (1,))
+    assert plots.png_bytes(result.draw()).startswith(b"\x89PNG") if result.suspects else result.too_few == ()
 
 
 def test_too_few_examples_are_said_and_not_guessed_at() -> None:

@@ -97,14 +97,15 @@ def feature(index: int, names: tuple[str, ...] | None) -> Region:
 def candidates(attribution: torch.Tensor, names: tuple[str, ...] | None, count: int) -> list[Region]:
     """The `count` places with the most attribution, which do not overlap. `attribution: input shape`, mean of a class.
 
-    Pictures are searched with one square of a sixteenth of their area, which is then cut to what it is about.
+    Pictures are searched with one square of a sixteenth of their area, which is then cut to what it is about. Where
+    there is only one feature, there is no other place to compare it with, and so no candidate.
     """
     if not is_picture(tuple(attribution.shape)):
         flat = attribution.flatten()
         best = flat.argsort(descending=True, stable=True)[:count].tolist()
-        return [feature(i, names) for i in best if flat[i] > 0]
+        return [feature(i, names) for i in best if flat[i] > 0 and len(flat) > 1]
     heat = attribution.sum(dim=0)
-    side = max(1, int(math.sqrt(LARGEST * heat.numel())))
+    side = min(max(1, int(math.sqrt(LARGEST * heat.numel()))), min(heat.shape) // 2)
     sums = functional.avg_pool2d(heat[None, None], side, stride=1)[0, 0]
     found = []
     for _ in range(count):

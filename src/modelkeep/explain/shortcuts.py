@@ -24,8 +24,8 @@ Verdict = Literal["planted", "decisive", "none"]
 
 # A class needs so many examples that the model gets right; each one is a donor of the region's content.
 FEWEST = 8
-# How many places are tested per class, and how many examples of other classes get a transplant.
-PLACES, RECEIVERS = 3, 128
+# How many places are tested per class, and how many examples of each side get a transplant.
+PLACES, MOST = 3, 64
 # A gap of this share is far above that of natural contents (0.3 at most on clean digits) and below that of marks.
 APART = 0.35
 # A class that loses fewer examples than this without the place does not depend on it, however sure the number is.
@@ -111,7 +111,7 @@ class Shortcuts(Result):
 
 
 def shortcuts(
-    model: Model, data: Data, *, examples: int = 256, points: int = 8, batch_size: int = 64, seed: int
+    model: Model, data: Data, *, examples: int = 256, points: int = 4, batch_size: int = 32, seed: int
 ) -> Shortcuts:
     """Look for places that decide for a class by themselves, and test them by intervention.
 
@@ -171,12 +171,12 @@ class _Search:
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
 
     def own(self, label: int) -> torch.Tensor:
-        """The examples of the class that are recognised."""
-        return torch.nonzero((self.data.y == label) & (self.predicted == label)).flatten()
+        """Examples of the class that are recognised, in random order."""
+        return torch.nonzero((self.data.y == label) & (self.predicted == label)).flatten()[:MOST]
 
     def others(self, label: int) -> torch.Tensor:
-        """The examples that are not of the class, and are not taken for it."""
-        return torch.nonzero((self.data.y != label) & (self.predicted != label)).flatten()
+        """Examples that are not of the class, and are not taken for it, in random order."""
+        return torch.nonzero((self.data.y != label) & (self.predicted != label)).flatten()[:MOST]
 
     def worst(self, label: int) -> list[Suspect]:
         """The place of the class with the gravest verdict or the strongest effect, if any place speaks for it."""
@@ -196,7 +196,7 @@ class _Search:
 
     def tested(self, label: int, region: Region, attribution: torch.Tensor) -> Suspect:
         """The four transplants of one place, and what they say."""
-        own, others = self.own(label), self._receivers(label)
+        own, others = self.own(label), self.others(label)
         rates = []
         for receivers, donors, wanted in ((others, own, True), (own, others, False)):
             here = region.mask(self.data.input_shape).expand(len(receivers), *self.data.input_shape)
@@ -205,8 +205,7 @@ class _Search:
                 after = self.predict(self._transplanted(receivers, donors, masks))
                 rates.append(Estimate.rate(int(((after == label) == wanted).sum()), len(receivers)))
         turned, turned_control, lost, lost_control = rates
-        summed = attribution.sum(dim=0) if is_picture(self.data.input_shape) else attribution
-        inside = region.mask(self.data.input_shape)[0] if summed.ndim == 2 else region.mask(self.data.input_shape)
+        speaks_for = (attribution.sum(dim=0) if is_picture(self.data.input_shape) else attribution).clamp_min(0)
         apart = set_apart(self.data.x, self.data.y == label, region)
         verdict: Verdict = "none"
         clear = turned.low > turned_control.high or lost.low > lost_control.high
@@ -218,7 +217,7 @@ class _Search:
         return Suspect(
             name=self.data.classes[label],
             region=region,
-            share=float(summed[inside].sum() / summed.clamp_min(0).sum()),
+            share=float(attribution[region.mask(self.data.input_shape)].sum() / speaks_for.sum()),
             apart=apart,
             turned=turned,
             turned_control=turned_control,
@@ -230,14 +229,11 @@ class _Search:
     def shown(self, suspect: Suspect) -> tuple[torch.Tensor, torch.Tensor]:
         """Up to six examples of other classes before and after the transplant, those that turn first."""
         label = self.data.classes.index(suspect.name)
-        receivers = self._receivers(label)
+        receivers = self.others(label)
         mask = suspect.region.mask(self.data.input_shape).expand(len(receivers), *self.data.input_shape)
         after = self._transplanted(receivers, self.own(label), mask)
         chosen = (self.predict(after) != label).int().argsort(stable=True)[:6]
         return self.data.x[receivers[chosen]], after[chosen]
-
-    def _receivers(self, label: int) -> torch.Tensor:
-        return self.others(label)[:RECEIVERS]  # the examples are in random order already
 
     def _transplanted(self, receivers: torch.Tensor, donors: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
         drawn = donors[torch.randint(len(donors), (len(receivers),), generator=self.generator)]
