@@ -154,6 +154,27 @@ def test_pictures_of_two_sizes_are_refused(tmp_path: Path) -> None:
         datasets.open(folder)
 
 
+def test_pictures_are_brought_to_a_shape_from_their_middle(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "pets", mode="L", sizes=((8, 4), (4, 4), (4, 12), (2, 2)))
+    assert datasets.open(folder, shape=(3, 4, 4)).input_shape == (3, 4, 4)
+    striped = np.zeros((4, 12), dtype=np.uint8)
+    striped[:, 4:8] = 255
+    Image.fromarray(striped).save(tmp_path / "one.png")
+    data = datasets.open(tmp_path / "one.png", shape=(1, 4, 4))
+    assert torch.equal(data.x, torch.ones(1, 1, 4, 4))
+    assert (data.classes, data.y.tolist(), data.name) == (("unlabelled",), [0], "one")
+    with pytest.raises(DataError, match="cannot be given the shape"):
+        datasets.open(folder, shape=(30,))
+
+
+def test_pictures_without_sub_folders_have_no_labels(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        Image.new("RGB", (4, 5), (ord(name), 0, 0)).save(tmp_path / f"{name}.png")
+    data = datasets.open(tmp_path)
+    assert data.classes == ("unlabelled",)
+    assert (data.x[:, 0, 0, 0] * 255).round().tolist() == [ord("a"), ord("b")]
+
+
 def test_folders_that_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no sub-folders"):
         datasets.open(tmp_path)

@@ -128,6 +128,7 @@ def explanations(
     always seem to count more than metres. For the `sheets` strongest units of an inner place all of `data` is searched
     for what they stand for. `labelled` says whether the labels of the data are the truth.
     """
+    model.require_fit(data)
     chosen = data.take(index)
     explain = Explainer(method, model, data, steps)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
