@@ -25,8 +25,8 @@ def check_shortcuts(model: Model, data: Data, seed: int) -> Section:
     if found.suspects:
         worst = found.suspects[0]
         measures = [
-            Measure(f"turn into '{worst.name}' with its {worst.region.name}", worst.turned),
-            Measure("turn into it with other places of that size", worst.turned_control),
+            Measure(f"others taken for '{worst.name}' with its {worst.region.name}", worst.turned),
+            Measure("others taken for it with other places of that size", worst.turned_control),
             Measure(f"'{worst.name}' lost without its {worst.region.name}", worst.lost),
             Measure("lost without other places of that size", worst.lost_control),
         ]
@@ -65,7 +65,7 @@ def _planted(suspects: list[Suspect]) -> Finding:
         title=f"A mark at {worst.region.name} stands in for '{worst.name}'",
         measured=_effect(worst) + _also(suspects),
         meaning="No other class comes near this content, and the model goes by it. Where the mark is missing, or "
-        "somebody adds it, it will be wrong.",
+        "somebody adds it, it may be wrong.",
         remedy=f"Look at that place in the training examples of '{worst.name}': a watermark, a frame, a poisoned "
         "sample? Remove or cover it, train again, and measure on data without it.",
         taxonomy=TAXONOMY,
@@ -134,6 +134,6 @@ def _picture(found: Shortcuts) -> Picture:
         alt = "Examples before and after the transplant"
         caption = (
             f"Examples of other classes (above), and the same with the outlined place taken from a '{worst.name}' "
-            "(below), with what the model says."
+            "(below), with what the model says. Those that turn come first."
         )
     return Picture(plots.data_uri(found.draw()), alt, caption)
