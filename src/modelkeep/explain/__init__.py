@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from modelkeep.explain.concept_sensitivity import ConceptSensitivity, Sensitivity, concept_sensitivity
-from modelkeep.explain.concepts import Concept, concept
 from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Path, Point, Points, Sampler
-from modelkeep.explain.exemplars import Exemplars, exemplars
-from modelkeep.explain.experts import Experts, experts
-from modelkeep.explain.explain_unit import explain_unit
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
-from modelkeep.explain.localisation import Localisation, localisation
-from modelkeep.explain.occlusion import OcclusionCurve, isolation_test, occlusion_test
+from modelkeep.explain.meaning.concept_sensitivity import ConceptSensitivity, Sensitivity, concept_sensitivity
+from modelkeep.explain.meaning.concepts import Concept, concept
+from modelkeep.explain.meaning.exemplars import Exemplars, exemplars
+from modelkeep.explain.meaning.explain_unit import explain_unit
+from modelkeep.explain.meaning.search_space import Transformations
+from modelkeep.explain.meaning.unit_sheet import Mover, UnitSheet
+from modelkeep.explain.meaning.visualise import Visualised, visualise
 from modelkeep.explain.presets import (
     channel_influence,
     conductance,
@@ -20,6 +20,11 @@ from modelkeep.explain.presets import (
     saliency,
     smooth_grad,
 )
+from modelkeep.explain.quality.experts import Experts, experts
+from modelkeep.explain.quality.localisation import Localisation, localisation
+from modelkeep.explain.quality.occlusion import OcclusionCurve, isolation_test, occlusion_test
+from modelkeep.explain.quality.shortcuts import Shortcuts, Suspect, shortcuts
+from modelkeep.explain.quality.soundness import Criterion, Inside, Soundness, soundness
 from modelkeep.explain.quantities import (
     AgainstAll,
     Channel,
@@ -31,11 +36,6 @@ from modelkeep.explain.quantities import (
     Quantity,
     Unit,
 )
-from modelkeep.explain.search_space import Transformations
-from modelkeep.explain.shortcuts import Shortcuts, Suspect, shortcuts
-from modelkeep.explain.soundness import Criterion, Inside, Soundness, soundness
-from modelkeep.explain.unit_sheet import Mover, UnitSheet
-from modelkeep.explain.visualise import Visualised, visualise
 
 __all__ = [
     "AgainstAll",

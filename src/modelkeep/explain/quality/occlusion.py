@@ -11,7 +11,7 @@ import torch
 from modelkeep import progress
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.explain.explained import Explained
-from modelkeep.explain.units import as_baseline, require_same_model, spread_over, units_of
+from modelkeep.explain.quality.occluding import as_baseline, require_same_model, spread_over, units_of
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
 from modelkeep.slices import Slice

@@ -12,8 +12,8 @@ from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.explain.distributions import Line
 from modelkeep.explain.influence import influence
+from modelkeep.explain.quality.regions import Region, candidates, is_picture, set_apart
 from modelkeep.explain.quantities import AgainstAll
-from modelkeep.explain.regions import Region, candidates, is_picture, set_apart
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
 

@@ -13,8 +13,8 @@ import torch
 
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
-from modelkeep.explain.concepts import Concept, ridge
 from modelkeep.explain.influence import influence
+from modelkeep.explain.meaning.concepts import Concept, ridge
 from modelkeep.explain.quantities import Quantity
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured

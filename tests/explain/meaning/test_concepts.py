@@ -10,8 +10,8 @@ from torch import nn
 from modelkeep import Data, Model, Result, plots
 from modelkeep.errors import InputError, SliceError
 from modelkeep.explain import ClassScore
-from modelkeep.explain.concept_sensitivity import Sensitivity, concept_sensitivity, holm
-from modelkeep.explain.concepts import Concept, concept, ridge
+from modelkeep.explain.meaning.concept_sensitivity import Sensitivity, concept_sensitivity, holm
+from modelkeep.explain.meaning.concepts import Concept, concept, ridge
 
 UNITS = 12
 

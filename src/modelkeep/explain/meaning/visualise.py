@@ -16,8 +16,8 @@ import torch
 from modelkeep import progress
 from modelkeep.data import Data
 from modelkeep.errors import InputError, ModelError, bad_parameter
+from modelkeep.explain.meaning.search_space import SearchSpace, Transformations, search_space
 from modelkeep.explain.quantities import PredictedScore, Quantity
-from modelkeep.explain.search_space import SearchSpace, Transformations, search_space
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
 

@@ -13,7 +13,7 @@ from modelkeep.errors import InputError, bad_parameter
 from modelkeep.explain.distributions import Distribution, Line
 from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
-from modelkeep.explain.localisation import Sign, checked_masks, salient_map, share_inside
+from modelkeep.explain.quality.localisation import Sign, checked_masks, salient_map, share_inside
 from modelkeep.explain.quantities import PredictedScore, Quantity
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured

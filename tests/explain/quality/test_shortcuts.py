@@ -16,7 +16,7 @@ from modelkeep.architectures import small_cnn
 from modelkeep.contract import check_method
 from modelkeep.errors import InputError
 from modelkeep.explain import Shortcuts, shortcuts
-from modelkeep.explain.regions import candidates, feature, rectangle, set_apart
+from modelkeep.explain.quality.regions import candidates, feature, rectangle, set_apart
 from modelkeep.training import Recipe, cross_entropy, fit
 
 

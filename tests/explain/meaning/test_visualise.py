@@ -14,8 +14,8 @@ from torch import nn
 from modelkeep import Data, Model, Result, plots
 from modelkeep.errors import InputError, SliceError
 from modelkeep.explain import Channel, ClassScore, OfInner, PredictedScore, Unit
-from modelkeep.explain.search_space import COLOURS, SearchSpace, Transformations, from_spectrum, to_spectrum
-from modelkeep.explain.visualise import Visualised, visualise
+from modelkeep.explain.meaning.search_space import COLOURS, SearchSpace, Transformations, from_spectrum, to_spectrum
+from modelkeep.explain.meaning.visualise import Visualised, visualise
 
 STILL = Transformations(rotation=0.0, scaling=0.0, jitter=0.0)
 

@@ -11,9 +11,9 @@ from torch import nn
 from modelkeep import Data, Model, Result, plots
 from modelkeep.errors import InputError, SliceError
 from modelkeep.explain import Channel, ClassScore, OfInner, influence
-from modelkeep.explain.concepts import Concept, concept
-from modelkeep.explain.explain_unit import explain_unit
-from modelkeep.explain.unit_sheet import UnitSheet
+from modelkeep.explain.meaning.concepts import Concept, concept
+from modelkeep.explain.meaning.explain_unit import explain_unit
+from modelkeep.explain.meaning.unit_sheet import UnitSheet
 
 CROSS = torch.tensor([[1.0, -1, 1], [-1, 1, -1], [1, -1, 1]])
 CLASSES = ("cross", "none")

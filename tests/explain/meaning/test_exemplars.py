@@ -8,7 +8,7 @@ from torch import nn
 
 from modelkeep import Data, Model, Result, plots
 from modelkeep.errors import InputError, SliceError
-from modelkeep.explain.exemplars import exemplars
+from modelkeep.explain.meaning.exemplars import exemplars
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:

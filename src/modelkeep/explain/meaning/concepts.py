@@ -14,7 +14,7 @@ import torch
 from modelkeep import progress
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
-from modelkeep.explain.exemplars import is_map
+from modelkeep.explain.meaning.exemplars import is_map
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
 

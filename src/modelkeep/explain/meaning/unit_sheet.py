@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from modelkeep import plots
-from modelkeep.explain.concept_sensitivity import ConceptSensitivity
-from modelkeep.explain.concepts import Concept
-from modelkeep.explain.exemplars import Exemplars
-from modelkeep.explain.visualise import Visualised
+from modelkeep.explain.meaning.concept_sensitivity import ConceptSensitivity
+from modelkeep.explain.meaning.concepts import Concept
+from modelkeep.explain.meaning.exemplars import Exemplars
+from modelkeep.explain.meaning.visualise import Visualised
 from modelkeep.results import Estimate, Result, Tensor
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ import torch
 
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
-from modelkeep.explain.concept_sensitivity import concept_sensitivity, unit_influence
-from modelkeep.explain.concepts import Concept
 from modelkeep.explain.distributions import Line
-from modelkeep.explain.exemplars import Exemplars, checked_units, exemplars, is_map
 from modelkeep.explain.influence import influence
+from modelkeep.explain.meaning.concept_sensitivity import concept_sensitivity, unit_influence
+from modelkeep.explain.meaning.concepts import Concept
+from modelkeep.explain.meaning.exemplars import Exemplars, checked_units, exemplars, is_map
+from modelkeep.explain.meaning.search_space import search_space
+from modelkeep.explain.meaning.unit_sheet import Mover, UnitSheet
+from modelkeep.explain.meaning.visualise import visualise
 from modelkeep.explain.quantities import Channel, OfInner, PredictedScore, Quantity, Unit
-from modelkeep.explain.search_space import search_space
-from modelkeep.explain.unit_sheet import Mover, UnitSheet
-from modelkeep.explain.visualise import visualise
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
 
