@@ -9,8 +9,9 @@ from modelkeep.audit.explanations import a_few, explanations, usual_quantities
 from modelkeep.audit.findings import Finding, Measure, Section, percent
 from modelkeep.audit.picture import Picture
 from modelkeep.data import Data
-from modelkeep.explain import ClassScore, influence
+from modelkeep.explain import ClassScore, DataSet, influence
 from modelkeep.explain.places import last_inner_place
+from modelkeep.explain.units import units_of
 from modelkeep.model import Model
 from modelkeep.results import Estimate
 from modelkeep.slices import Place
@@ -91,10 +92,9 @@ def _inner_picture(model: Model, data: Data, place: str, seed: int) -> Picture:
     """Which unit at the place speaks for which class: the mean influence, class by class."""
     rows = []
     for name in model.classes[:MOST_CLASSES]:
-        found = influence(model, data, slice=place, quantity=ClassScore(name), seed=seed).influence
-        units = found.flatten(2).sum(dim=2) if found.ndim > 2 else found
-        rows.append(units.mean(dim=0))
-    table = torch.stack(rows)
+        found = influence(model, data, slice=place, quantity=ClassScore(name), distribution=DataSet(), seed=seed)
+        rows.append(units_of(found.influence, place))
+    table = torch.cat(rows)
     strongest = table.abs().amax(dim=0).argsort(descending=True, stable=True)[:MOST_UNITS].sort().values
     figure = plots.matrix(
         table[:, strongest],

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from modelkeep.errors import InputError
+from modelkeep.explain.units import units_of
 from modelkeep.results import Estimate, Result, Tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from modelkeep.model import Model
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +54,7 @@ class Explained(Result):
             ("examples", str(self.examples)),
             ("quantity", str(self._mean(self.values))),
         ]
-        if self.slice != "input" or self.influence.ndim == 2:  # the channels of a picture tell nothing
+        if self.slice != "input" or self.influence.ndim == 2:  # a single pixel tells nothing
             strongest = ", ".join(name for name, _ in self.strongest(3))
             rows.append((f"largest {self.comparable()[1]}", strongest))
         if self.gap is not None:
@@ -59,10 +62,10 @@ class Explained(Result):
         return rows
 
     def strongest(self, count: int) -> list[tuple[str, Estimate]]:
-        """The units (of an image or a feature map: the channels) that count most, by `comparable`, in order."""
+        """The units (of a feature map: the channels) that count most, by `comparable`, in order."""
         values, _ = self.comparable()
         order = values.abs().mean(dim=0).argsort(descending=True, stable=True)[:count]
-        return [(self._unit(int(i)), self._mean(values[:, i])) for i in order]
+        return [(self.unit_name(int(i)), self._mean(values[:, i])) for i in order]
 
     def comparable(self) -> tuple[torch.Tensor, str]:
         """A number per example and unit, `(n, units)`, by which units can be compared, and what it is.
@@ -75,7 +78,16 @@ class Explained(Result):
             values, what = self.attribution, "attribution"
         elif self.slice == "input" and self.inputs.ndim == 2 and len(self.inputs) > 1:
             values, what = self.influence * self.inputs.std(dim=0), "influence per spread of the feature"
-        return (values if values.ndim < 4 else values.flatten(2).sum(dim=2)).flatten(1), what
+        return units_of(values, self.slice), what
+
+    def unit_name(self, index: int) -> str:
+        """What people call a unit of the slice, as `units_of` counts them."""
+        if self.slice == "input" and self.influence.ndim == 4:
+            row, column = divmod(index, self.influence.shape[3])
+            return f"row {row}, column {column}"
+        if self.slice == "input" and self.features is not None:
+            return self.features[index]
+        return f"{'unit' if self.influence.ndim < 4 else 'channel'} {index}"
 
     def heat(self) -> torch.Tensor:
         """A signed map per example, `(n, height, width)`: attribution where there is one, and else influence.
@@ -87,6 +99,21 @@ class Explained(Result):
             raise InputError(f"'{self.slice}' has no map: its value has shape {tuple(drawn.shape[1:])}.")
         return drawn if drawn.ndim == 3 else drawn.sum(dim=1)
 
+    def heat_over_inputs(self) -> torch.Tensor:
+        """The map of each example in the size of the inputs, over which a smaller feature map is stretched."""
+        heat, size = self.heat(), self.inputs.shape[2:]
+        if heat.shape[1:] == size:
+            return heat
+        return torch.nn.functional.interpolate(heat[:, None], size, mode="bilinear", align_corners=False)[:, 0]
+
+    def require_model(self, model: Model) -> None:
+        """Refuse another model: it would be measured against answers that this does not explain."""
+        if self.provenance.model != model.fingerprint():
+            raise InputError(
+                "This explanation was made for another model, or for this one before its weights changed. "
+                "Explain this model with influence(...) first."
+            )
+
     def draw(self) -> Figure:
         """Signed maps, over the inputs where they fit; the strongest units where the slice has no space.
 
@@ -97,20 +124,11 @@ class Explained(Result):
         if self.influence.ndim not in (3, 4):
             what = f"mean {self.comparable()[1]}"
             return plots.bars(dict(self.strongest(8)), title=f"What moves {self.quantity}", x_label=what)
-        heat = self.heat()[:8]
         titles = [self.classes[label] for label in self.predicted[:8].tolist()]
         if self.inputs.ndim != 4 or self.inputs.shape[1] not in (1, 3):
-            return plots.signed_heat(heat, titles)
-        if self.inputs.shape[2:] != heat.shape[1:]:  # a smaller feature map: laid over the whole picture
-            size = self.inputs.shape[2:]
-            heat = torch.nn.functional.interpolate(heat[:, None], size, mode="bilinear", align_corners=False)[:, 0]
+            return plots.signed_heat(self.heat()[:8], titles)
         bounds = self.bounds if self.bounds is not None else (float(self.inputs.min()), float(self.inputs.max()))
-        return plots.heat_over_image(self.inputs[:8], heat, titles, bounds=bounds)
-
-    def _unit(self, index: int) -> str:
-        if self.features is not None and self.slice == "input":
-            return self.features[index]
-        return f"{'unit' if self.influence.ndim < 4 else 'channel'} {index}"
+        return plots.heat_over_image(self.inputs[:8], self.heat_over_inputs()[:8], titles, bounds=bounds)
 
     def _mean(self, values: torch.Tensor) -> Estimate:
         return Estimate.bootstrap(values.double().numpy(), self.provenance.seed)

@@ -16,6 +16,7 @@ from modelkeep.errors import InputError, bad_parameter
 from modelkeep.explain.influence import influence
 from modelkeep.explain.meaning.concepts import Concept, ridge
 from modelkeep.explain.quantities import Quantity
+from modelkeep.explain.units import units_of
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
 
@@ -169,7 +170,7 @@ def unit_influence(
     parts = []
     for x in torch.split(data.x if isinstance(data, Data) else data, CHUNK):
         found = influence(model, x, slice=slice, call=call, quantity=quantity, batch_size=batch_size, seed=seed)
-        parts.append(found.influence.sum(dim=(2, 3)) if found.influence.ndim == 4 else found.influence.flatten(1))
+        parts.append(units_of(found.influence, slice))
     return torch.cat(parts).double()
 
 

@@ -17,8 +17,8 @@ from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.explain.distributions import Distribution, Point
 from modelkeep.explain.influence import influence
-from modelkeep.explain.quality.occluding import as_baseline, spread_over, units_of
 from modelkeep.explain.quantities import AgainstAll
+from modelkeep.explain.units import as_baseline, spread_over, units_of
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
 from modelkeep.slices import Slice

@@ -11,7 +11,7 @@ import torch
 from modelkeep import progress
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.explain.explained import Explained
-from modelkeep.explain.quality.occluding import as_baseline, require_same_model, spread_over, units_of
+from modelkeep.explain.units import as_baseline, spread_over, units_of
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
 from modelkeep.slices import Slice
@@ -140,7 +140,7 @@ def _test(
         raise bad_parameter(function, "steps", "at least 1", steps)
     if batch_size < 1:
         raise bad_parameter(function, "batch_size", "at least 1", batch_size)
-    require_same_model(model, explained)
+    explained.require_model(model)
     x = model.checked(explained.inputs)
     origin = explained.provenance
     with measured(seed, origin.model, origin.data) as provenance, model.frozen(seed):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import torch
 
 from modelkeep.errors import InputError
-from modelkeep.explain.explained import Explained
-from modelkeep.model import Model
 
 
 def units_of(values: torch.Tensor, slice: str) -> torch.Tensor:
     """`values: (n, *slice shape)` summed within each unit, `(n, units)`.
 
     A pixel of an input picture is a unit, all its channels together; at an inner slice a whole channel of a feature
-    map is one, as in `Explained.strongest`. Everywhere else each number is its own unit.
+    map is one. Everywhere else each number is its own unit.
     """
     if values.ndim == 4:
         values = values.sum(dim=1) if slice == "input" else values.sum(dim=(2, 3))
@@ -39,12 +37,3 @@ def as_baseline(baseline: float | torch.Tensor, value: torch.Tensor, function: s
             f"one value at the slice. Got shape {tuple(away.shape)} instead."
         )
     return away.expand_as(value)
-
-
-def require_same_model(model: Model, explained: Explained) -> None:
-    """Refuse an explanation of another model: it would be measured against answers that it does not explain."""
-    if explained.provenance.model != model.fingerprint():
-        raise InputError(
-            "This explanation was made for another model, or for this one before its weights changed. "
-            "Explain this model with influence(...) first."
-        )
