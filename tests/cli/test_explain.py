@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +270,18 @@ def test_a_network_without_inner_places_is_explained_at_its_input(modelkeep: Run
     assert run.code == 0, run.err
     found = explained(tmp_path / "modelkeep-out" / "explain.json")
     assert [at.place.name for at in found.slices] == ["input"]
+
+
+def test_it_stops_cleanly_when_told_to(digits_model: Path, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).parent / "modelkeep"), "explain", str(digits_model), "--data", "digits"]
+    process = subprocess.Popen([*command, "--steps", "100000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "Influence at input" in process.stderr.readline()  # it is in the middle of its work
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_model_is_never_a_pickle(modelkeep: Run, tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ class Quantified:
     value: Estimate
     gap: Estimate | None
 
+    @property
+    def misses_much(self) -> bool:
+        """Whether the attributions miss so much that their sizes say little."""
+        return self.gap is not None and self.gap.value > 0.1 * abs(self.value.value)
+
 
 @dataclass(frozen=True)
 class UnitInfluence:

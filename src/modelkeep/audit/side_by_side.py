@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from modelkeep.results import Estimate
 
+CELLS = 32  # of a map along a side
 FOR, AGAINST = "#c94741", "#3783bb"  # the ends of the diverging scale, a little softer
 
 
@@ -32,7 +33,7 @@ def maps(found: Sequence[Explained], titles: Sequence[str]) -> Figure | None:
     if images.ndim != 4 or images.shape[1] not in (1, 3) or found[0].influence.ndim != 4:
         return None
     bounds = found[0].bounds if found[0].bounds is not None else (float(images.min()), float(images.max()))
-    heat = torch.stack([plots.in_cells(_over_image(explained)) for explained in found])
+    heat = torch.stack([_over_image(explained) for explained in found])
     # A few loud pixels must not hide the rest: the strongest half per cent shares the end of the scale.
     strength = heat.abs().flatten().sort().values
     limit = float(strength[int(0.995 * (len(strength) - 1))]) or float(strength[-1]) or 1.0
@@ -78,8 +79,8 @@ def unit_bars(units: Mapping[str, Sequence[Estimate]], quantities: Sequence[str]
 
 
 def _over_image(explained: Explained) -> torch.Tensor:
-    """The map of each example, `(n, h, w)` as the inputs."""
-    heat, size = explained.heat()[:, None], explained.inputs.shape[2:]
-    if heat.shape[2:] == size:
-        return heat[:, 0]
-    return functional.interpolate(heat, size, mode="bilinear", align_corners=False)[:, 0]
+    """The map of each example, `(n, h, w)` as the inputs: of many pixels the sums in cells, of a few stretched."""
+    heat, size = explained.heat(), explained.inputs.shape[2:]
+    if heat.shape[1:] == size:
+        return plots.in_cells(heat, CELLS)
+    return functional.interpolate(heat[:, None], size, mode="bilinear", align_corners=False)[:, 0]

@@ -166,3 +166,8 @@ def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -
     if found.examples[0].label is None:
         console.print("  The data's labels are not classes of the model, and are left out.")
     console.print(found)
+    if any(quantified.misses_much for at in found.slices for quantified in at.quantities):
+        console.print(
+            "Where the gap is large, attributions miss much of the change that they explain: take more --steps or, "
+            "inside the network, --method conductance."
+        )
