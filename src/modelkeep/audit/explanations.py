@@ -15,6 +15,7 @@ from modelkeep.audit.picture import Picture
 from modelkeep.audit.side_by_side import maps, unit_bars
 from modelkeep.data import Data
 from modelkeep.explain import AgainstAll, ClassScore, Contrast, Explained, PredictedScore, Quantity, explain_unit
+from modelkeep.explain.units import units_of
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
 from modelkeep.slices import Place
@@ -249,25 +250,17 @@ def _sheet(
 
 def _units(found: list[Explained], spread: torch.Tensor | None) -> list[UnitInfluence]:
     """The units that are strongest for any of the quantities, in the order of their largest mean influence."""
-    per_unit = [(e.influence if e.influence.ndim < 4 else e.influence.flatten(2).sum(dim=2)).flatten(1) for e in found]
-    if spread is not None:
-        per_unit = [influences * spread for influences in per_unit]
+    per_unit = [units_of(e.influence if spread is None else e.influence * spread, e.slice) for e in found]
     strength = torch.stack([influences.abs().mean(dim=0) for influences in per_unit]).amax(dim=0)
     order = strength.argsort(descending=True, stable=True)[:MOST_UNITS].tolist()
     return [
         UnitInfluence(
-            _unit_name(found[0], i),
+            found[0].unit_name(i),
             i,
             tuple(_mean(e, influences[:, i]) for e, influences in zip(found, per_unit, strict=True)),
         )
         for i in order
     ]
-
-
-def _unit_name(explained: Explained, i: int) -> str:
-    if explained.features is not None and explained.slice == "input":
-        return explained.features[i]
-    return f"{'unit' if explained.influence.ndim < 4 else 'channel'} {i}"
 
 
 def _title(example: Example) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn import functional
 
 from modelkeep import plots
 from modelkeep.explain import Explained
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from modelkeep.results import Estimate
 
-CELLS = 32  # of a map along a side
+CELLS = 20  # of the map of a large picture, along a side
 FOR, AGAINST = "#c94741", "#3783bb"  # the ends of the diverging scale, a little softer
 
 
@@ -33,7 +32,7 @@ def maps(found: Sequence[Explained], titles: Sequence[str]) -> Figure | None:
     if images.ndim != 4 or images.shape[1] not in (1, 3) or found[0].influence.ndim != 4:
         return None
     bounds = found[0].bounds if found[0].bounds is not None else (float(images.min()), float(images.max()))
-    heat = torch.stack([_over_image(explained) for explained in found])
+    heat = torch.stack([_legible(explained) for explained in found])
     # A few loud pixels must not hide the rest: the strongest half per cent shares the end of the scale.
     strength = heat.abs().flatten().sort().values
     limit = float(strength[int(0.995 * (len(strength) - 1))]) or float(strength[-1]) or 1.0
@@ -78,9 +77,7 @@ def unit_bars(units: Mapping[str, Sequence[Estimate]], quantities: Sequence[str]
     return drawn
 
 
-def _over_image(explained: Explained) -> torch.Tensor:
-    """The map of each example, `(n, h, w)` as the inputs: of many pixels the sums in cells, of a few stretched."""
-    heat, size = explained.heat(), explained.inputs.shape[2:]
-    if heat.shape[1:] == size:
-        return plots.in_cells(heat, CELLS)
-    return functional.interpolate(heat[:, None], size, mode="bilinear", align_corners=False)[:, 0]
+def _legible(explained: Explained) -> torch.Tensor:
+    """The map of each example, `(n, h, w)` as the inputs; of very many pixels the sums in cells."""
+    heat, drawn = explained.heat(), explained.heat_over_inputs()
+    return plots.in_cells(drawn, CELLS) if heat.shape == drawn.shape and max(heat.shape[1:]) > 2 * CELLS else drawn
