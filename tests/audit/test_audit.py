@@ -180,7 +180,8 @@ def test_the_report_opens_offline_and_reads_well(report: Audit, tmp_path: Path) 
         browser.get(page.as_uri())
         assert browser.title.startswith("ModelKeep report")
         sizes = browser.execute_script("return [...document.images].map(i => [i.complete, i.naturalWidth, i.alt])")
-        assert len(sizes) == sum(len(section.pictures) for section in report.sections) + 2  # the map at the input, and the sheet of units
+        explained = 2  # the map at the input, and the sheet of units
+        assert len(sizes) == sum(len(section.pictures) for section in report.sections) + explained
         assert all(complete and width > 100 and alt for complete, width, alt in sizes)
         titles = browser.execute_script("return [...document.querySelectorAll('.finding h3')].map(h => h.innerText)")
         assert len(titles) == len(report.findings)
