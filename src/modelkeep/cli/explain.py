@@ -142,18 +142,20 @@ def _chosen(data: Data, count: int, index: list[int] | None) -> list[int]:
 def _in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
     """The data with the model's classes, and whether its labels say anything.
 
-    Explanations need no labels, so the data may be pictures of some of the model's classes, or of none.
+    Explanations need no labels, so the data may be pictures of some of the model's classes, or of none; then they bear
+    the model's own answers.
     """
     from dataclasses import replace
 
     import torch
 
-    if len(data.classes) >= len(model.classes):
-        return data, True
+    if len(data.classes) >= len(model.classes) or data.input_shape != model.input_shape:
+        return data, True  # what does not fit is refused where it is used
     if set(data.classes) <= set(model.classes):
         labels = torch.tensor([model.class_index(name) for name in data.classes])
         return replace(data, y=labels[data.y], classes=model.classes), True
-    return replace(data, y=torch.zeros_like(data.y), classes=model.classes), False
+    answers = torch.cat([model.predict(x).cpu() for x, _ in data.batches(64)])
+    return replace(data, y=answers, classes=model.classes), False
 
 
 def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -> None:
