@@ -118,7 +118,7 @@ def _explain(
     """The explanation of one batch of points."""
     with torch.no_grad():
         cut = cutting.h(x)
-        known = None if cutting.until is None else model.forward(x).argmax(dim=1)
+        known = None if cutting.until is None else _finite(model.forward(x)).argmax(dim=1)
     centre = x if distribution.at == "input" else cut.value
 
     def predict(output: torch.Tensor) -> torch.Tensor:
@@ -139,11 +139,11 @@ def _explain(
     if isinstance(distribution, Point):
         # One pass gives the prediction, the quantity and its gradient: the floor.
         total, output = gradient(cutting, cut, lambda output: scored(output, predict(output)))
-        predicted = predict(output)
+        predicted = predict(_finite(output))
         task.advance(len(x))
     else:
         with torch.no_grad():
-            output = cutting.g(cut)
+            output = _finite(cutting.g(cut))
         predicted = predict(output)
         # Sums of half-precision numbers would lose the small ones.
         total = torch.zeros_like(cut.value, dtype=torch.promote_types(cut.value.dtype, torch.float32))
@@ -158,7 +158,7 @@ def _explain(
                 walk.step(slope)
             task.advance(len(x))
         total /= distribution.count
-    if not torch.isfinite(total).all():
+    if not _all_finite(total):
         raise ModelError("The gradient of the quantity is NaN or infinite. Is the quantity differentiable there?")
     values = scored(output, predicted)
     found = {"inputs": x, "activation": cut.value, "predicted": predicted, "values": values, "influence": total}
@@ -173,6 +173,17 @@ def _explain(
         found["gap"] = found["attribution"].flatten(1).sum(dim=1) - change
     # Off the device batch by batch, so that it holds one batch, whatever the number of examples.
     return {name: _stored(tensor) for name, tensor in found.items()}
+
+
+def _finite(output: torch.Tensor) -> torch.Tensor:
+    if not _all_finite(output):
+        raise ModelError("The network gives NaN or infinite values for finite inputs. Are its weights damaged?")
+    return output
+
+
+def _all_finite(tensor: torch.Tensor) -> bool:
+    """A finite sum has only finite terms; where it is not finite (it may overflow), each term is looked at."""
+    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
 class _Walk:
@@ -200,8 +211,8 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor:
 
 def _joined(parts: Iterable[Found]) -> Found:
     """The explanations of all batches, example by example."""
-    kept = list(parts)
-    return {name: torch.cat([part[name] for part in kept]) for name in kept[0]}
+    first, *others = parts
+    return {name: torch.cat([first[name], *(part[name] for part in others)]) for name in first} if others else first
 
 
 def _average(parts: Iterable[Found], n: int, classes: int) -> Found:

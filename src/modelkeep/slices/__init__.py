@@ -140,6 +140,8 @@ def cut(
         raise bad_parameter("slice", "skip", "'carry' or 'hold'", skip)
     before = before if before is not None else nn.Identity()
     end = None if until is None else cut(module, until.name, probe, before=before, call=until.call)
+    if name == INPUT:
+        return _whole(module, before, end, skip, call)
     with torch.no_grad(), one_path(module)():
         expected = module(before(probe)) if end is None else end.h(probe).value
     place = Place(name, call)
@@ -148,14 +150,13 @@ def cut(
         lambda: traced_halves(module, before, place, until, anew=True),  # the code may have changed since
         lambda: hooked_halves(module, before, place, until, probe),
     ]
-    for make in ways if name != INPUT else [lambda: _input_halves(module, before, end)]:
+    for make in ways:
         try:
-            found = _probed(make(), module, place, until, skip, probe)
+            found, output = _probed(make(), module, place, until, skip, probe)
         except Untraceable:
             continue
-        with torch.no_grad():
-            if torch.equal(found.g(found.h(probe)), expected):
-                return found
+        if torch.equal(output, expected) and _repeats(found, probe, expected):
+            return found
     raise SliceError(
         f"Cutting at '{name}' does not give the network's own output again on a probe. Is the network random in eval "
         "mode, does it give NaN, or does it change its own tensors in place around the cut? Cut at another place."
@@ -195,9 +196,11 @@ def _without_fused_attention() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
 
 
-def _input_halves(module: nn.Module, before: nn.Module, end: Slice | None) -> Halves:
-    """Nothing before the cut, and all of the program after it."""
-    return Halves(
+def _whole(module: nn.Module, before: nn.Module, end: Slice | None, skip: Any, call: int | None) -> Slice:
+    """The cut at the input: nothing before it, and all of the program after it. There is nothing to get wrong."""
+    if call not in (None, 0):
+        raise SliceError(f"The input comes once in each pass; there is no call={call}.")
+    halves = Halves(
         before=lambda x: (x, ()),
         after=lambda x, carried: module(before(x)) if end is None else end.h(x).value,
         parameters_before={},
@@ -205,9 +208,15 @@ def _input_halves(module: nn.Module, before: nn.Module, end: Slice | None) -> Ha
         carries=(),
         traced=True,
     )
+    until = None if end is None else Place(end.name, end.call)
+    # The network may work in place on its input: to copy it always is cheaper than to find out.
+    leaf = pytree.tree_flatten(torch.empty(0))[1]
+    return Slice(INPUT, 0, until, skip, halves, leaf, 0, (True,), False, one_path(module))
 
 
-def _probed(halves: Halves, module: nn.Module, at: Place, until: Place | None, skip: Any, probe: torch.Tensor) -> Slice:
+def _probed(
+    halves: Halves, module: nn.Module, at: Place, until: Place | None, skip: Any, probe: torch.Tensor
+) -> tuple[Slice, torch.Tensor]:
     """Run both halves once, to learn how the value is wrapped and what the second half would overwrite."""
     path = one_path(module)
     x = probe.clone()
@@ -220,8 +229,17 @@ def _probed(halves: Halves, module: nn.Module, at: Place, until: Place | None, s
             raise unknown_place(at.name, "it gives no tensor", ())
         everything = (*leaves, *carried)
         versions = [t._version if isinstance(t, torch.Tensor) else 0 for t in everything]
-        halves.after(place, carried)
+        output = halves.after(place, carried)
     mutated = tuple(
         isinstance(t, torch.Tensor) and t._version != version for t, version in zip(everything, versions, strict=True)
     )
-    return Slice(at.name, at.call or 0, until, skip, halves, structure, tensors[0], mutated, mutates_input, path)
+    found = Slice(at.name, at.call or 0, until, skip, halves, structure, tensors[0], mutated, mutates_input, path)
+    return found, output
+
+
+def _repeats(found: Slice, probe: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether a cut that must copy what is overwritten gives the network's output too."""
+    if not found._mutates_input and not any(found._mutated):
+        return True
+    with torch.no_grad():
+        return torch.equal(found.g(found.h(probe)), expected)
