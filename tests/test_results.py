@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,3 +130,15 @@ def test_measured_takes_the_time() -> None:
         pass
     assert provenance().seconds >= 0
     assert provenance().model == "m"
+
+
+def test_a_kind_of_ours_is_read_without_importing_its_package() -> None:
+    """In a fresh process that has imported the results alone."""
+    kind = "modelkeep.study.paper.PaperTable"
+    provenance = {"model": None, "data": None, "seed": 0, "seconds": 0.0, "version": "0"}
+    text = json.dumps(
+        {"kind": kind, "schema": 1, "provenance": provenance, "study": "s", "where": "w", "cells": [], "claims": []}
+    )
+    code = f"from modelkeep.results import Result; print(type(Result.from_json({text!r})).__name__)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "PaperTable"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -206,6 +207,9 @@ class Result:
             kind, schema = body.pop("kind"), body.pop("schema")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise ResultError(f"This is not a stored ModelKeep result: {error!r}.") from error
+        if isinstance(kind, str) and kind.startswith("modelkeep."):
+            with suppress(ImportError):  # our own kinds are known without an import by the reader
+                import_module(kind.rpartition(".")[0])
         found = Result._kinds.get(kind)
         if found is None:
             raise ResultError(f"Unknown kind of result '{kind}'. Import the module that defines it, then read again.")
