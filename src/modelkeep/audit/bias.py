@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from modelkeep.audit.findings import percent
+from modelkeep.audit.amplification import verdict
 from modelkeep.audit.picture import Picture
 from modelkeep.bias import Amplification, Asymmetry, Mitigated, amplification, asymmetry, mitigate
 from modelkeep.data import Data
@@ -33,25 +33,7 @@ class Bias(Result):
     @property
     def verdict(self) -> str:
         """What was found, in one or two sentences."""
-        found = self.before
-        share, tilt = found.amplification, found.majority
-        points = f"{100 * abs(share.value):.1f} points ({100 * share.low:+.1f} to {100 * share.high:+.1f})"
-        if found.p_value > 0.05:
-            return (
-                f"No bias beyond chance: '{tilt}' is predicted {points} {'more' if share.value >= 0 else 'less'} often "
-                f"than it occurs, which errors without any direction also give (p = {found.p_value:.2g})."
-            )
-        if len(found.classes) > 2 or not share.excludes(0):
-            worst, name = max(zip(found.per_class, found.classes, strict=True), key=lambda pair: pair[0].value)
-            return (
-                f"It moves {percent(found.distance.value)} of the predictions from some classes to others (p = "
-                f"{found.p_value:.2g}), most of all to '{name}', {100 * worst.value:+.1f} points."
-            )
-        direction, more = ("amplifies", "more") if share.value > 0 else ("reverses", "less")
-        return (
-            f"It {direction} bias: '{tilt}' is predicted {points} {more} often than it occurs "
-            f"(p = {found.p_value:.2g})."
-        )
+        return verdict(self.before)
 
     def rows(self) -> list[tuple[str, str]]:
         rows = [*self.before.rows(), *self.features.rows()]

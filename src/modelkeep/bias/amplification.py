@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
+FEWEST = 5  # examples that a distance between classes can be told from
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Amplification(Result):
 def amplification(model: Model, data: Data, *, slice: str | None = None, seed: int) -> Amplification:
     """Measure bias amplification (definition 9.1) and, for two classes, how much of it could be avoided.
 
+    With fewer than five examples nothing is said about what could be avoided.
+
     Args:
         model: The model; it is left as it was.
         data: Examples that it was not trained on, with both classes (for more than two: with two or more of them).
@@ -124,7 +127,7 @@ def amplification(model: Model, data: Data, *, slice: str | None = None, seed: i
         majority = largest_class(data)
         per_class, distance, by_chance, p_value = _compare(labels, predicted, len(data.classes), seed)
         explanation = None
-        if len(data.classes) == 2:
+        if len(data.classes) == 2 and len(data) >= FEWEST:
             explanation = _explain(place, features, labels == majority, predicted == majority, seed)
         return Amplification(
             provenance=provenance(),

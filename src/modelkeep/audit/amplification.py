@@ -1,0 +1,105 @@
+"""Does it predict some classes more often than they occur?"""
+
+from __future__ import annotations
+
+from modelkeep.audit.findings import Finding, Measure, Section, percent
+from modelkeep.audit.picture import Picture
+from modelkeep.bias import Amplification, amplification
+from modelkeep.data import Data
+from modelkeep.model import Model
+
+TITLE = "Does it amplify bias?"
+LEAD = (
+    "Bias amplification is the share of predictions that a model moves from some classes to others, compared with how "
+    "often the classes occur. Errors without a direction move a few by chance."
+)
+# Fewer points than this matter to nobody, however sure they are; and a wider doubt than this says nothing.
+MATTERS, DOUBT = 0.02, 0.1
+
+
+def check_amplification(model: Model, data: Data, seed: int) -> Section:
+    """The distance between what occurs and what is predicted, and whether it has a direction."""
+    if (data.y == data.y[0]).all():
+        return Section(TITLE, LEAD, findings=(_one_class(data),))
+    found = amplification(model, data, seed=seed)
+    picture = Picture.of(
+        found.draw(),
+        "Shares of the labels and of the predictions",
+        "How often each class occurs, and how often it is predicted. The whisker is the 95 % interval.",
+    )
+    measure = Measure("predictions moved from some classes to others", found.distance)
+    return Section(TITLE, LEAD, (measure,), (_finding(found),), (picture,))
+
+
+def verdict(found: Amplification) -> str:
+    """What was found, in one or two sentences."""
+    share, tilt = found.amplification, found.majority
+    points = f"{100 * abs(share.value):.1f} points ({100 * share.low:+.1f} to {100 * share.high:+.1f})"
+    if found.p_value > 0.05:
+        return (
+            f"No bias beyond chance: '{tilt}' is predicted {points} {'more' if share.value >= 0 else 'less'} often "
+            f"than it occurs, which errors without any direction also give (p = {found.p_value:.2g})."
+        )
+    if len(found.classes) > 2 or not share.excludes(0):
+        worst, name = max(zip(found.per_class, found.classes, strict=True), key=lambda pair: pair[0].value)
+        return (
+            f"It moves {percent(found.distance.value)} of the predictions from some classes to others (p = "
+            f"{found.p_value:.2g}), most of all to '{name}', {100 * worst.value:+.1f} points."
+        )
+    direction, more = ("amplifies", "more") if share.value > 0 else ("reverses", "less")
+    return f"It {direction} bias: '{tilt}' is predicted {points} {more} often than it occurs (p = {found.p_value:.2g})."
+
+
+def _finding(found: Amplification) -> Finding:
+    measured = verdict(found)
+    if found.explanation is not None:
+        avoidable = found.explanation.avoidable
+        measured += (
+            f" If its features were Gaussian, {100 * found.explanation.unavoidable.value:.1f} points could not be "
+            f"avoided; {100 * avoidable.value:+.1f} ({100 * avoidable.low:+.1f} to {100 * avoidable.high:+.1f}) come "
+            "from how it uses them."
+        )
+    if found.p_value <= 0.05 and found.distance.value >= MATTERS:
+        return Finding(
+            id="bias.amplified",
+            severity="medium" if found.distance.low >= MATTERS else "low",
+            title="It predicts some classes more often than they occur",
+            measured=measured,
+            meaning="Whoever belongs to the other classes is overlooked more often than chance would have it.",
+            remedy="Try `modelkeep bias MODEL --data DATA --train TRAINING --mitigate experts`; train to convergence, "
+            "on features of zero mean."
+            if len(found.classes) == 2
+            else "Look at the examples of the classes that are predicted too rarely; weight them more in training.",
+            weight=found.distance.value,
+        )
+    # Resamples of hardly any errors have hardly any: then what may be moved is bounded by what may be wrong.
+    few = (1 - found.accuracy.value) * found.accuracy.n < 5
+    most = max(found.distance.high, 1 - found.accuracy.low) if few else found.distance.high
+    if most > DOUBT:
+        return Finding(
+            id="bias.unclear",
+            severity="unclear",
+            title="Too few examples to say whether it amplifies bias",
+            measured=measured,
+            meaning=f"Up to {percent(most)} of the predictions may be moved.",
+            remedy="Give more examples.",
+        )
+    return Finding(
+        id="bias.as-it-occurs",
+        severity="good",
+        title="It predicts the classes about as often as they occur",
+        measured=measured,
+        meaning="Its errors in one direction make up for those in the other.",
+        remedy="Nothing.",
+    )
+
+
+def _one_class(data: Data) -> Finding:
+    return Finding(
+        id="bias.one-class",
+        severity="unclear",
+        title="Data of a single class cannot show whether it amplifies bias",
+        measured=f"All {len(data)} examples are '{data.classes[int(data.y[0])]}'.",
+        meaning="What it does to the other classes was not seen.",
+        remedy="Give examples of all classes, as often as they occur.",
+    )
