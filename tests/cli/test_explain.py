@@ -280,6 +280,7 @@ def test_it_stops_cleanly_when_told_to(digits_model: Path, tmp_path: Path) -> No
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
+    assert "modelkeep: stopped; what was finished is kept." in said
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
 

@@ -48,6 +48,8 @@ def main() -> None:
     except ModelKeepError as error:
         typer.secho(f"modelkeep: {error}", fg="red", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.secho("modelkeep: stopped; what was finished is kept.", err=True)
-        sys.exit(130)
+    except SystemExit as stop:
+        # Typer makes an exit of Ctrl-C, and says nothing.
+        if isinstance(getattr(stop.__context__, "__cause__", None), KeyboardInterrupt):
+            typer.secho("modelkeep: stopped; what was finished is kept.", err=True)
+        raise
