@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from modelkeep import progress
@@ -96,6 +96,17 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
             data_name=data.name,
             description=f"{len(model.classes)} classes, inputs of shape {model.input_shape}. Checked on {len(data)} "
             f"examples of '{data.name}'. Attacks and explanations looked at {len(looked_at)} of them.",
-            headline=tuple(measure for section in sections for measure in section.measures[:1]),
+            headline=_headline(sections),
             sections=tuple(sections),
         )
+
+
+def _headline(sections: Sequence[Section]) -> tuple[Measure, ...]:
+    """Accuracy, then the main measures of the sections with the gravest findings: four, as many as fit on a line."""
+
+    def gravity(section: Section) -> int:
+        return min((RANK[finding.severity] for finding in section.findings), default=len(RANK))
+
+    measured = [section for section in sections if section.measures]
+    ordered = [*measured[:1], *sorted(measured[1:], key=gravity)]
+    return tuple(section.measures[0] for section in ordered[:4])
