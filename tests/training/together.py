@@ -85,6 +85,8 @@ def main() -> None:
     disagreement = RuntimeError if rank == 0 else CheckpointError
     with pytest.raises(disagreement, match=None if rank == 0 else "data was .* same arguments to all processes"):
         fit(network(0), data().first(33 - rank), cross_entropy, RECIPE, seed=0)
+    # Without this, gloo's threads may still run when the process ends, which then aborts.
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
