@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ from torch.utils import _pytree as pytree
 from modelkeep.errors import SliceError, bad_parameter
 from modelkeep.slices.halves import Halves, Place, unknown_place
 from modelkeep.slices.hooked import hooked_halves, hooked_places
-from modelkeep.slices.traced import Untraceable, traced_halves, traced_places
+from modelkeep.slices.traced import Untraceable, identity, traced_halves, traced_places
 
 __all__ = ["Cut", "Place", "Slice", "cut", "one_path", "places"]
 
@@ -141,6 +142,7 @@ def cut(
     before = before if before is not None else nn.Identity()
     end = None if until is None else cut(module, until.name, probe, before=before, call=until.call)
     if name == INPUT:
+        _require_steady(module, before, probe)
         return _whole(module, before, end, skip, call)
     with torch.no_grad(), one_path(module)():
         expected = module(before(probe)) if end is None else end.h(probe).value
@@ -194,6 +196,24 @@ def _without_fused_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(was_enabled)
+
+
+# Networks that gave the same output twice, by what they were then: a probe costs as much as explaining a few images.
+_STEADY: WeakKeyDictionary[nn.Module, tuple[Any, ...]] = WeakKeyDictionary()
+
+
+def _require_steady(module: nn.Module, before: nn.Module, probe: torch.Tensor) -> None:
+    """Refuse a network that is random in eval mode, or gives NaN: an answer about it would be one draw of many."""
+    now = identity(module)
+    if _STEADY.get(module) == now:
+        return
+    with torch.no_grad(), one_path(module)():
+        if not torch.equal(*(module(before(probe.clone())) for _ in range(2))):
+            raise SliceError(
+                "The network gives two different outputs for the same input, or NaN. Is it random in eval mode, such "
+                "as by functional.dropout without training=self.training? Are its weights damaged?"
+            )
+    _STEADY[module] = now
 
 
 def _whole(module: nn.Module, before: nn.Module, end: Slice | None, skip: Any, call: int | None) -> Slice:

@@ -95,14 +95,20 @@ _KEPT: WeakKeyDictionary[nn.Module, dict[Any, _Programs]] = WeakKeyDictionary()
 
 
 def _programs(module: nn.Module, place: Place, until: Place | None, anew: bool) -> _Programs:
-    parts = chain(module.named_modules(), module.named_parameters(), module.named_buffers())
-    key = (place, until, tuple((name, id(part)) for name, part in parts))
+    key = (place, until, identity(module))
     kept = _KEPT.setdefault(module, {})
     if anew:
         kept[key] = _cut_graph(module, place, until)
     if key not in kept:
         raise Untraceable("it was not traced before")
     return kept[key]
+
+
+def identity(module: nn.Module) -> tuple[Any, ...]:
+    """What changes when a part of the network, or a plain setting of a part, is replaced; weights may change."""
+    parts = chain(module.named_modules(), module.named_parameters(), module.named_buffers())
+    settings = [v for part in module.modules() for v in vars(part).values() if isinstance(v, bool | int | float | str)]
+    return tuple((name, id(part)) for name, part in parts), tuple(settings)
 
 
 def _cut_graph(module: nn.Module, place: Place, until: Place | None) -> _Programs:
