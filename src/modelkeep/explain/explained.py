@@ -106,6 +106,14 @@ class Explained(Result):
             return heat
         return torch.nn.functional.interpolate(heat[:, None], size, mode="bilinear", align_corners=False)[:, 0]
 
+    def require_each(self, function: str) -> None:
+        """Refuse the one explanation of a data set: its input is a mean, which is not an example."""
+        if self.examples != len(self.inputs):
+            raise InputError(
+                f"{function} needs one explanation per example; this one is of {self.examples} examples together. "
+                "Explain them with another distribution than DataSet."
+            )
+
     def require_model(self, model: Model) -> None:
         """Refuse another model: it would be measured against answers that this does not explain."""
         if self.provenance.model != model.fingerprint():

@@ -13,7 +13,16 @@ from torch import nn
 
 from modelkeep import Model, plots
 from modelkeep.errors import InputError
-from modelkeep.explain import ClassScore, Line, influence, isolation_test, occlusion_test
+from modelkeep.explain import (
+    ClassScore,
+    DataSet,
+    Line,
+    channel_influence,
+    influence,
+    isolation_test,
+    localisation,
+    occlusion_test,
+)
 
 
 def linear(weight: torch.Tensor) -> Model:
@@ -120,3 +129,16 @@ def test_nonsense_is_refused(small_cnn: Model) -> None:
         next(small_cnn.module.parameters()).add_(1.0)
     with pytest.raises(InputError, match="made for another model"):
         occlusion_test(small_cnn, found, seed=0)
+
+
+def test_an_explanation_of_many_together_or_of_sums_is_refused(small_cnn: Model) -> None:
+    """The mean of a data set is not an example, and a channel's sum says nothing of its positions."""
+    x = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    together = influence(small_cnn, x, distribution=DataSet(), seed=0)
+    for test in (occlusion_test, isolation_test):
+        with pytest.raises(InputError, match="this one is of 4 examples together"):
+            test(small_cnn, together, seed=0)
+    with pytest.raises(InputError, match="this one is of 4 examples together"):
+        localisation(together, torch.ones(1, 8, 8, dtype=torch.bool), seed=0)
+    with pytest.raises(InputError, match="were positions summed"):
+        occlusion_test(small_cnn, channel_influence(small_cnn, x, slice="2", seed=0), seed=0)

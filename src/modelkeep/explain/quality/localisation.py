@@ -79,6 +79,7 @@ def localisation(explained: Explained, masks: torch.Tensor, *, sign: Sign = "pos
     >>> localisation(found, torch.ones(3, 2, 2, dtype=torch.bool), seed=0).inside.value
     1.0
     """
+    explained.require_each("localisation")
     heat = salient_map(explained, sign)
     inside = checked_masks(masks, heat)
     empty = torch.nonzero(~inside.flatten(1).any(dim=1)).flatten().tolist()

@@ -140,6 +140,7 @@ def _test(
         raise bad_parameter(function, "steps", "at least 1", steps)
     if batch_size < 1:
         raise bad_parameter(function, "batch_size", "at least 1", batch_size)
+    explained.require_each(function)
     explained.require_model(model)
     x = model.checked(explained.inputs)
     origin = explained.provenance
@@ -191,6 +192,13 @@ def _saliency(
     cutting: Slice, explained: Explained, x: torch.Tensor, baseline: float | torch.Tensor, batch_size: int
 ) -> torch.Tensor:
     """One number per example and unit, `(n, units)`: the attribution, made with our baseline where there is none."""
+    with torch.no_grad():
+        shape = tuple(cutting.h(x[:1]).value.shape[1:])
+    if tuple(explained.influence.shape[1:]) != shape:
+        raise InputError(
+            f"An occlusion test needs the influence of each value at '{explained.slice}', of shape {shape}. Got "
+            f"{tuple(explained.influence.shape[1:])}; were positions summed? Explain it with influence(...)."
+        )
     if explained.attribution is not None:
         return units_of(explained.attribution, explained.slice)
     influence = explained.influence.expand(len(x), *explained.influence.shape[1:])

@@ -150,8 +150,7 @@ def soundness(
             batch_size=batch_size,
             seed=seed,
         )
-        if len(explained.influence) != len(data):
-            raise InputError("Soundness needs one explanation per example; a DataSet distribution gives one for all.")
+        explained.require_each("soundness")
         margin = _checked(criterion(explained), len(data))
         required = ~margin.isnan()
         admitted = margin >= 0
