@@ -1,0 +1,68 @@
+"""Defensive distillation (Papernot et al. 2016): a network that learns the softened answers of another one.
+
+It hides the gradient and does not make the network robust (Carlini & Wagner 2017): the score says so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from modelkeep.data import Data
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.model import Model
+from modelkeep.training import Step
+
+
+@dataclass(frozen=True)
+class AtTemperature:
+    """The cross-entropy of the labels under the softmax at a `temperature` (equation 5.5): how the teacher is trained.
+
+    Deployed at temperature 1, the network's logits are as many times larger, and the softmax saturates.
+    """
+
+    temperature: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise bad_parameter("AtTemperature", "temperature", "a number above 0", self.temperature)
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        return cross_entropy(model.forward(x) / self.temperature, y)
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """The cross-entropy of the teacher's answers, both at a `temperature`: how the student is trained.
+
+    `answers: (n, classes)` are the teacher's on the whole data, `teacher` its fingerprint. Made by `distil`.
+    """
+
+    temperature: float
+    teacher: str
+    answers: torch.Tensor = field(repr=False, compare=False)
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        answers = self.answers[step.index].to(model.device)
+        return cross_entropy(model.forward(x) / self.temperature, answers)
+
+
+def distil(teacher: Model, data: Data, *, temperature: float = 20.0, batch_size: int = 512) -> Distilled:
+    """The objective that teaches a student what `teacher` answers on `data`, the data that the student is fitted to.
+
+    >>> from torch import nn
+    >>> data = Data(torch.eye(4), torch.arange(4) % 2, ("even", "odd"))
+    >>> teacher = Model(nn.Linear(4, 2), input_shape=(4,), classes=data.classes)
+    >>> distil(teacher, data, temperature=50).answers.shape
+    torch.Size([4, 2])
+    """
+    if not 0 < temperature < math.inf:
+        raise bad_parameter("distil", "temperature", "a number above 0", temperature)
+    teacher.require_fit(data)
+    answers = [
+        (teacher.logits(x) / temperature).softmax(dim=1).cpu() for x in torch.split(data.x, batch_size)
+    ]
+    return Distilled(temperature, teacher.fingerprint(), torch.cat(answers))

@@ -1,0 +1,64 @@
+"""TRADES (Zhang et al. 2019): accuracy on the examples, and the same answers all around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import cross_entropy, kl_div
+
+from modelkeep.attack.ball import Ball, Norm
+from modelkeep.attack.gradient.ascent import ascend
+from modelkeep.errors import bad_parameter
+from modelkeep.harden.adversarial import check_radius
+from modelkeep.model import Model
+from modelkeep.training import Loss, Schedule, Step, at
+
+
+@dataclass(frozen=True)
+class Trades:
+    """CE(f(x), y) + β · max KL(f(x) ‖ f(x')) over the x' within `radius` of x.
+
+    A larger `beta` trades accuracy for robustness. As in `Adversarial`, the attack meets the network in eval mode.
+    """
+
+    radius: float | Schedule
+    norm: Norm = "linf"
+    beta: float = 6.0
+    steps: int = 10
+
+    def __post_init__(self) -> None:
+        check_radius("Trades", self.radius)
+        if not self.beta >= 0:
+            raise bad_parameter("Trades", "beta", "a number of at least 0", self.beta)
+        if self.steps < 1:
+            raise bad_parameter("Trades", "steps", "at least 1", self.steps)
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> Loss:
+        clean = model.forward(x)
+        loss = cross_entropy(clean, y)
+        divergence = torch.zeros_like(loss)
+        if (radius := at(self.radius, step)) > 0:
+            moved = self._attacked(model, x, Ball(self.norm, radius, model.bounds), step)
+            divergence = _divergence(clean, model.forward(moved)).mean()
+        return loss + self.beta * divergence, {"divergence": divergence}
+
+    def _attacked(self, model: Model, x: torch.Tensor, ball: Ball, step: Step) -> torch.Tensor:
+        """The inputs in the ball whose answers differ most from those on `x`."""
+        with model.frozen(step.generator.initial_seed()):
+            clean = model.forward(x)
+            start = ball.random_point(x, step.generator)  # at x itself the divergence is flat
+            return ascend(
+                lambda moved: _divergence(clean, model.forward(moved)),
+                x,
+                start,
+                ball=ball,
+                step_size=2.5 * ball.reach / self.steps,
+                steps=self.steps,
+            )
+
+
+def _divergence(clean: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
+    """KL(softmax(clean) ‖ softmax(moved)) of each example, `(n,)`."""
+    divergences = kl_div(moved.log_softmax(dim=1), clean.log_softmax(dim=1), reduction="none", log_target=True)
+    return divergences.sum(dim=1)
