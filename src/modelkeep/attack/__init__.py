@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modelkeep.attack.attacked import Attacked
 from modelkeep.attack.ball import Ball
-from modelkeep.attack.pgd import pgd
+from modelkeep.attack.case import LEAST_LIKELY, Case, Search, Target
+from modelkeep.attack.gradient.pgd import pgd
 
-__all__ = ["Attacked", "Ball", "pgd"]
+__all__ = ["LEAST_LIKELY", "Attacked", "Ball", "Case", "Search", "Target", "pgd"]

@@ -19,17 +19,22 @@ class Attacked(Result):
 
     Where the attack failed, `adversarial` is the original and `success` is False. `before` and `after` are the
     predictions on both, `distance` is the norm of the change, and `health` says why the attack may have missed
-    something. `success_rate` counts only the examples on which there was something to win.
+    something. `success_rate` counts only the examples on which there was something to win. Without a `radius` the
+    attack looked for the smallest change, and `accuracy_at` says how the model stands at any. `solved_by` says which
+    part of the attack won how many; `queries` and `gradients` are the examples that it ran forward and backward.
     """
 
     attack: str
     norm: str
-    radius: float
+    radius: float | None
     target: str | None
     clean_accuracy: Estimate
     robust_accuracy: Estimate
     success_rate: Estimate | None
     health: tuple[str, ...]
+    solved_by: dict[str, int]
+    queries: int
+    gradients: int
     bounds: tuple[float, float] | None
     classes: tuple[str, ...] = field(repr=False)
     original: Tensor = field(repr=False)
@@ -40,15 +45,28 @@ class Attacked(Result):
     success: Tensor = field(repr=False)
     distance: Tensor = field(repr=False)
 
+    @property
+    def size(self) -> str:
+        """How far inputs could be moved, in words."""
+        return "the smallest change" if self.radius is None else f"radius {self.radius:.3g}"
+
+    def accuracy_at(self, radius: float) -> Estimate:
+        """The share of examples that are still answered rightly if no input may move by more than `radius`."""
+        fallen = (self.after != self.labels) & (self.distance <= radius)
+        return Estimate.rate(int((~fallen & (self.before == self.labels)).sum()), len(self.labels))
+
     def rows(self) -> list[tuple[str, str]]:
         goal = "" if self.target is None else f" towards '{self.target}'"
         found = self.distance[self.success & (self.distance > 0)]
+        parts = ", ".join(f"{name} {count}" for name, count in self.solved_by.items())
         return [
-            ("attack", f"{self.attack} {self.norm}, radius {self.radius:g}{goal}"),
+            ("attack", f"{self.attack} {self.norm}, {self.size}{goal}"),
             ("accuracy, clean", str(self.clean_accuracy)),
             ("accuracy, attacked", str(self.robust_accuracy)),
             ("success rate", "nothing to attack" if self.success_rate is None else str(self.success_rate)),
+            *([("solved by", parts)] if len(self.solved_by) > 1 else []),
             ("median distance", f"{float(found.median()):.4g}" if len(found) else "–"),
+            ("passes", f"{self.queries:,} forward, {self.gradients:,} backward"),
             ("health", "; ".join(self.health) or "nothing suspicious"),
         ]
 

@@ -56,7 +56,7 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
             Picture(
                 plots.data_uri(shown.draw()),
                 "Originals, changes and adversarial inputs",
-                f"Found at radius {shown.radius:.3g}: the original, the change (grey is none; drawn stronger), "
+                f"Found at {shown.size}: the original, the change (grey is none; drawn stronger), "
                 "and the input that the model gets wrong.",
             )
         )
@@ -67,11 +67,11 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
         (
             Measure(f"accuracy under attack ({share})", main.robust_accuracy),
             *(
-                Measure(f"accuracy under attack, L∞ radius {a.radius:.3g}", a.robust_accuracy)
+                Measure(f"accuracy under attack, L∞ {a.size}", a.robust_accuracy)
                 for a in attacks
                 if a is not main
             ),
-            *(Measure(f"accuracy under attack, L2 radius {a.radius:.3g}", a.robust_accuracy) for a in rounds),
+            *(Measure(f"accuracy under attack, L2 {a.size}", a.robust_accuracy) for a in rounds),
         ),
         (_verdict(main, clean, share), *_health([*attacks, *rounds])),
         tuple(pictures),
@@ -155,7 +155,7 @@ def _health(attacks: list[Attacked]) -> list[Finding]:
     notes = sorted({note for attack in attacks for note in attack.health if "masked" in note or "random" in note})
     for smaller, larger in pairwise(attacks):
         if smaller.norm == larger.norm and larger.robust_accuracy.low > smaller.robust_accuracy.value:
-            notes.append(f"a larger change ({larger.radius:.3g}) fooled it less often than a smaller one")
+            notes.append(f"a larger change ({larger.size}) fooled it less often than a smaller one")
     if not notes:
         return []
     return [

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modelkeep import Data, Model, Preprocessing, Result
-from modelkeep.attack import Ball, pgd
+from modelkeep.access import Weights
+from modelkeep.attack import Ball, Case, pgd
 from modelkeep.attack.ball import Norm
-from modelkeep.attack.pgd import _Ascent
 from modelkeep.errors import InputError, ModelKeepError
 
 CLASSES = ("a", "b", "c")
@@ -104,10 +104,10 @@ def test_a_model_that_is_very_sure_is_attacked_all_the_same(target: str | None) 
 def test_the_ascent_follows_the_cross_entropy(seed: int, targeted: bool) -> None:
     """The gradient that is followed is the cross-entropy's times a positive number per example."""
     model = linear_model(seed, classes=3)
-    ascent = _Ascent(model, Ball("l2", 1.0), 0.1, 1, targeted)
     x = torch.randn(5, 6, generator=torch.Generator().manual_seed(seed)).requires_grad_()
     goal = torch.arange(5) % 3
-    (ours,) = torch.autograd.grad(ascent._gain(model.forward(x), goal).sum(), x)
+    case = Case(Weights(model), x.detach(), goal, targeted, Ball("l2", 1.0), None, torch.Generator(), torch.arange(5))
+    ours, _ = case.gradient(x, case.gain)
     loss = nn.functional.cross_entropy(model.forward(x).double(), goal, reduction="sum")
     (theirs,) = torch.autograd.grad(-loss if targeted else loss, x)
     torch.testing.assert_close(ours / ours.norm(dim=1, keepdim=True), theirs / theirs.norm(dim=1, keepdim=True))
@@ -117,13 +117,14 @@ def test_the_ascent_follows_the_cross_entropy(seed: int, targeted: bool) -> None
 def test_successes_are_real_and_failures_are_the_originals(contested_cnn: Model, norm: Norm) -> None:
     x = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(2))
     data = Data(x, contested_cnn.predict(x), contested_cnn.classes)
-    found = pgd(contested_cnn, data, norm=norm, radius=0.02 if norm == "linf" else 0.1, steps=20, seed=0)
+    radius = 0.02 if norm == "linf" else 0.1
+    found = pgd(contested_cnn, data, norm=norm, radius=radius, steps=20, seed=0)
     again = contested_cnn.predict(found.adversarial)
     assert torch.equal(again, found.after)
     assert torch.equal(found.success, again != data.y)
     assert torch.equal(found.adversarial[~found.success], data.x[~found.success])
     assert 0 < int(found.success.sum()) < 60
-    assert float(found.distance.max()) <= found.radius
+    assert float(found.distance.max()) <= radius
     assert 0 <= float(found.adversarial.min())
     assert float(found.adversarial.max()) <= 1
     assert found.success_rate is not None
