@@ -52,20 +52,26 @@ def shallow_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
     The thesis gives no widths. Here they are those of the usual MNIST example of Keras and PyTorch, which has
     just these layers: 32 and 64 channels, 3×3 filters, 128 neurons.
     """
-    return _plain_cnn("shallow_cnn", input_shape, classes, [32, 64])
+    return plain_cnn(input_shape, classes, [32, 64])
 
 
 def deep_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
     """The deeper model of thesis 004, section 5.4: a third convolution, everything else as in `shallow_cnn`."""
-    return _plain_cnn("deep_cnn", input_shape, classes, [32, 64, 64])
+    return plain_cnn(input_shape, classes, [32, 64, 64])
 
 
-def _plain_cnn(factory: str, input_shape: Sequence[int], classes: int, channels: Sequence[int]) -> nn.Module:
-    check(factory, input_shape, classes)
+def plain_cnn(
+    input_shape: Sequence[int], classes: int, channels: Sequence[int], hidden: int = 128, dropout: float = 0.0
+) -> nn.Module:
+    """A 3×3 convolution per entry of `channels`, then one max pooling and two dense layers, the first of `hidden`.
+
+    What `shallow_cnn` and `deep_cnn` are two of: the plasticity study sweeps through many.
+    """
+    check("plain_cnn", input_shape, classes)
     features, before = Layers(), input_shape[0]
     for i, after in enumerate(channels, start=1):
         features[f"conv{i}"] = nn.Conv2d(before, after, 3)
         features[f"conv{i}_relu"] = nn.ReLU()
         before = after
     features["pool"] = nn.MaxPool2d(2)
-    return classifier(factory, features, input_shape, classes, [128])
+    return classifier("plain_cnn", features, input_shape, classes, [hidden], dropout=dropout)
