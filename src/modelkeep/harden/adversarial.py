@@ -125,9 +125,8 @@ class Free:
 
     def _kept(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of the kept perturbation for this batch, as a view; a first or larger batch gets new ones of 0."""
-        more = len(x) - len(self._perturbation)
-        if more > 0:
-            self._perturbation = torch.cat([self._perturbation.to(x).view(-1, *x.shape[1:]), torch.zeros_like(x[:more])])
+        kept = self._perturbation.to(x).view(-1, *x.shape[1:])  # a checkpoint's comes back on the CPU
+        self._perturbation = torch.cat([kept, torch.zeros_like(x[: max(len(x) - len(kept), 0)])])
         return self._perturbation[: len(x)]
 
     def state_dict(self) -> dict[str, Any]:

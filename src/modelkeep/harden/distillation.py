@@ -12,7 +12,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
 from modelkeep.training import Step
 
@@ -62,7 +62,5 @@ def distil(teacher: Model, data: Data, *, temperature: float = 20.0, batch_size:
     if not 0 < temperature < math.inf:
         raise bad_parameter("distil", "temperature", "a number above 0", temperature)
     teacher.require_fit(data)
-    answers = [
-        (teacher.logits(x) / temperature).softmax(dim=1).cpu() for x in torch.split(data.x, batch_size)
-    ]
+    answers = [(teacher.logits(x) / temperature).softmax(dim=1).cpu() for x in torch.split(data.x, batch_size)]
     return Distilled(temperature, teacher.fingerprint(), torch.cat(answers))

@@ -19,7 +19,7 @@ class GradientRegularisation:
     Differentiates twice, which needs no attack but takes about three times as long as plain training.
     """
 
-    strength: float | Schedule
+    strength: float | Schedule = 1.0
 
     def __post_init__(self) -> None:
         if not callable(self.strength) and not self.strength >= 0:

@@ -1,0 +1,241 @@
+"""The score of a defence: what an attack finds that ignores it, and what one finds that knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import torch
+
+from modelkeep import plots, progress
+from modelkeep.attack.attacked import Attacked
+from modelkeep.attack.ball import Ball, Norm
+from modelkeep.attack.gradient.pgd import pgd
+from modelkeep.data import Data
+from modelkeep.errors import bad_parameter
+from modelkeep.harden.adversarial import pgd_training
+from modelkeep.model import Model
+from modelkeep.results import Estimate, Result, measured
+from modelkeep.training import Step
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+Verdict = Literal["holds", "does not hold", "unclear"]
+WORTHWHILE = 0.1
+"""The gain in accuracy under attack below which a defence is not worth its name."""
+
+
+class Attack(Protocol):
+    """An attack as `score` calls it: `modelkeep.attack.pgd` is one, and an ensemble is a better one."""
+
+    def __call__(self, model: Model, data: Data, /, *, norm: Norm, radius: float, seed: int) -> Attacked: ...
+
+
+@dataclass(frozen=True)
+class Defence:
+    """A defended model, and what an attacker who knows the defence differentiates instead of it.
+
+    `adaptive` is made with `modelkeep.attack.bpda` where the defence has no useful gradient and with `eot` where it is
+    random; None is for a defence that is nothing but other weights.
+    """
+
+    model: Model
+    adaptive: Model | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scored(Result):
+    """How a defence stands. All are accuracies of the defended model, but `undefended`: the other one's, attacked.
+
+    `ignoring` is under inputs made for the undefended network and `adaptive` under those made for the defended one;
+    the attacker may use either, so the lower of the two counts for the verdict.
+    """
+
+    attack: str
+    norm: str
+    radius: float
+    undefended: Estimate
+    clean: Estimate
+    ignoring: Estimate
+    adaptive: Estimate
+    health: tuple[str, ...]
+    verdict: Verdict
+
+    def rows(self) -> list[tuple[str, str]]:
+        return [
+            ("attack", f"{self.attack} {self.norm}, radius {self.radius:g}"),
+            ("undefended, attacked", str(self.undefended)),
+            ("defended, clean", str(self.clean)),
+            ("attack ignores the defence", str(self.ignoring)),
+            ("attack knows the defence", str(self.adaptive)),
+            ("health", "; ".join(self.health) or "nothing suspicious"),
+            ("verdict", self.verdict),
+        ]
+
+    def draw(self) -> Figure:
+        """The four accuracies."""
+        named = {
+            "undefended, attacked": self.undefended,
+            "defended, clean": self.clean,
+            "attack ignores the defence": self.ignoring,
+            "attack knows the defence": self.adaptive,
+        }
+        return plots.bars(named, title=self.verdict, x_label="accuracy")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scoreboard(Result):
+    """Several defences against the same attacks on the same data, by name."""
+
+    clean: Estimate
+    attacked: Estimate
+    scores: dict[str, Scored]
+
+    def rows(self) -> list[tuple[str, str]]:
+        return [
+            ("undefended", f"clean {self.clean}, attacked {self.attacked}"),
+            *((name, f"clean {s.clean}, attacked {s.adaptive}: {s.verdict}") for name, s in self.scores.items()),
+        ]
+
+    def table(self) -> Table:
+        """A row per defence; the base's two columns would hide what is compared."""
+        from rich.table import Table
+
+        table = Table("defence", "clean", "attack ignores it", "attack knows it", "verdict", title="Scoreboard")
+        table.add_row("none", f"{self.clean.value:.3f}", "", f"{self.attacked.value:.3f}", "")
+        for name, score in self.scores.items():
+            accuracies = (f"{each.value:.3f}" for each in (score.clean, score.ignoring, score.adaptive))
+            table.add_row(name, *accuracies, score.verdict)
+        return table
+
+    def draw(self) -> Figure:
+        """The accuracy of each under an attack that knows it."""
+        knowing = {f"{name}: {score.verdict}": score.adaptive for name, score in self.scores.items()}
+        return plots.bars({"none": self.attacked, **knowing}, x_label="accuracy under an attack that knows the defence")
+
+
+def score(
+    undefended: Model,
+    defence: Defence | Model,
+    data: Data,
+    *,
+    norm: Norm = "linf",
+    radius: float,
+    attack: Attack = pgd,
+    seed: int,
+) -> Scored:
+    """How the defence stands against an attack that ignores it and against one that knows it.
+
+    Args:
+        undefended: The network without the defence, to compare with.
+        defence: The defended model, with what a knowing attacker differentiates where that is another one.
+        data: Examples with their true labels, which neither network was trained on.
+        norm: "linf", "l2" or "l1".
+        radius: The largest allowed distance, in the owner's units.
+        attack: What attacks both networks.
+        seed: For all that is random.
+
+    >>> from torch import nn
+    >>> data = Data(torch.linspace(0, 1, 100)[:, None], torch.arange(100) // 50, ("low", "high"))
+    >>> model = Model(nn.Linear(1, 2), input_shape=(1,), classes=data.classes)
+    >>> model.module.load_state_dict({"weight": torch.tensor([[-1.0], [1.0]]), "bias": torch.tensor([0.5, -0.5])})
+    <All keys matched successfully>
+    >>> same = score(model, model, data, radius=0.3, seed=0)
+    >>> same.undefended.value == same.adaptive.value == 0.4
+    True
+    """
+    return scoreboard(undefended, {"": defence}, data, norm=norm, radius=radius, attack=attack, seed=seed).scores[""]
+
+
+def scoreboard(
+    undefended: Model,
+    defences: Mapping[str, Defence | Model],
+    data: Data,
+    *,
+    norm: Norm = "linf",
+    radius: float,
+    attack: Attack = pgd,
+    seed: int,
+) -> Scoreboard:
+    """The `score` of several defences of one network, which is attacked only once."""
+    if not defences:
+        raise bad_parameter("scoreboard", "defences", "at least one named defence", dict(defences))
+    with (
+        measured(seed, undefended.fingerprint(), data.fingerprint()) as provenance,
+        progress.task("defences", len(defences) + 1) as task,
+    ):
+        base = attack(undefended, data, norm=norm, radius=radius, seed=seed)
+        transferred = _strongest(undefended, data, Ball(norm, radius, undefended.bounds), seed)
+        task.advance()
+        scores = {}
+        for name, given in defences.items():
+            defence = given if isinstance(given, Defence) else Defence(given)
+            deployed, knowing = defence.model, defence.adaptive or defence.model
+            with measured(seed, deployed.fingerprint(), data.fingerprint()) as own:
+                found = attack(knowing, data, norm=norm, radius=radius, seed=seed)
+                ignoring = _accuracy(deployed, transferred, data.y, seed)
+                adaptive = _accuracy(deployed, found.adversarial, data.y, seed)
+                # That it is random is known to whoever attacks something else than the model itself.
+                random = defence.adaptive is not None
+                health = tuple(note for note in found.health if not (random and note.startswith("the model is random")))
+                lower = min(ignoring, adaptive, key=lambda estimate: estimate.value)
+                scores[name] = Scored(
+                    provenance=own(),
+                    attack=found.attack,
+                    norm=norm,
+                    radius=radius,
+                    undefended=base.robust_accuracy,
+                    clean=_accuracy(deployed, data.x, data.y, seed),
+                    ignoring=ignoring,
+                    adaptive=adaptive,
+                    health=health,
+                    verdict=verdict(base.robust_accuracy, lower, health),
+                )
+            task.advance()
+        return Scoreboard(
+            provenance=provenance(), clean=base.clean_accuracy, attacked=base.robust_accuracy, scores=scores
+        )
+
+
+def verdict(undefended: Estimate, defended: Estimate, health: tuple[str, ...] = ()) -> Verdict:
+    """Whether the accuracy under attack is better than without the defence, as far as the intervals tell.
+
+    Nobody can show that a defence holds with an attack that has reason to doubt itself.
+
+    >>> verdict(Estimate.rate(5, 200), Estimate.rate(90, 200))
+    'holds'
+    >>> verdict(Estimate.rate(5, 200), Estimate.rate(90, 200), ("not converged",))
+    'unclear'
+    >>> verdict(Estimate.rate(5, 200), Estimate.rate(6, 200))
+    'does not hold'
+    >>> verdict(Estimate.rate(1, 8), Estimate.rate(3, 8))
+    'unclear'
+    """
+    if defended.high - undefended.low <= WORTHWHILE:
+        return "does not hold"
+    return "holds" if defended.low > undefended.high and not health else "unclear"
+
+
+def _accuracy(model: Model, x: torch.Tensor, labels: torch.Tensor, seed: int) -> Estimate:
+    """How often the deployed model is right; one that is random draws from the seed."""
+    with model.frozen(seed):
+        right = [
+            int((model.predict(part) == y.to(model.device)).sum())
+            for part, y in zip(torch.split(x, 256), torch.split(labels, 256), strict=True)
+        ]
+    return Estimate.rate(sum(right), len(x))
+
+
+def _strongest(model: Model, data: Data, ball: Ball, seed: int) -> torch.Tensor:
+    """Inputs on which the network is as wrong as it gets: those that are only just wrong do not transfer."""
+    generator = torch.Generator(model.device).manual_seed(seed)
+    ascent, step = pgd_training(ball.reach, ball.norm, steps=40), Step(0, 1, 1, generator=generator)
+    found = []
+    for x, y in data.batches(256):
+        original = model.checked(x)
+        moved = ascent.attacked(model, original, y.to(model.device), step)
+        found.append(ball.exactly(moved, original).cpu())
+    return torch.cat(found)
