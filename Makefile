@@ -15,6 +15,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "ModelKeep needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@# Its own pins would bring an old requests and a torchvision that does not work beside a CPU torch.
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps torchattacks
 	@touch $(STAMP)
 
 system:
@@ -36,8 +38,6 @@ check: setup
 
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
-	@# Its own pins would bring an old requests and a torchvision that does not work beside a CPU torch.
-	$(BIN)/pip install --quiet --no-deps torchattacks==3.5.1
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 docs: setup
