@@ -1,0 +1,101 @@
+"""Feature squeezing (Xu et al. 2018): an input is suspicious if the answer changes when fine detail is squeezed out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from modelkeep.attack.adaptive import shared_copy
+from modelkeep.data import Data
+from modelkeep.errors import bad_parameter
+from modelkeep.harden.denoising import median_filter
+from modelkeep.harden.detection import Detector, calibrate
+from modelkeep.harden.transforms import preprocessing_of
+from modelkeep.model import Model
+
+
+class BitDepth(nn.Module):
+    """Round values within `bounds` to 2^bits levels. The gradient is zero: use `bpda`.
+
+    >>> BitDepth(1)(torch.tensor([0.2, 0.7]))
+    tensor([0., 1.])
+    """
+
+    def __init__(self, bits: int, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
+        super().__init__()
+        if not 1 <= bits <= 16:
+            raise bad_parameter("BitDepth", "bits", "from 1 to 16", bits)
+        self.bits = bits
+        self.bounds = bounds
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low, high = self.bounds
+        step = (high - low) / (2**self.bits - 1)
+        return low + ((x - low) / step).round() * step
+
+    def extra_repr(self) -> str:
+        return f"bits={self.bits}, bounds={self.bounds}"
+
+
+class MedianSmoothing(nn.Module):
+    """The median of the size × size window around each pixel, as in `scipy.ndimage.median_filter`."""
+
+    def __init__(self, size: int = 2) -> None:
+        super().__init__()
+        if size < 2:
+            raise bad_parameter("MedianSmoothing", "size", "at least 2 pixels", size)
+        self.size = size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return median_filter(x, self.size)
+
+    def extra_repr(self) -> str:
+        return f"size={self.size}"
+
+
+def feature_squeezing(
+    model: Model,
+    clean: Data,
+    squeezers: Sequence[nn.Module] | None = None,
+    *,
+    false_positive_rate: float = 0.05,
+) -> Detector:
+    """The detector whose score is the largest L1 distance between the probabilities before and after a squeezer.
+
+    Args:
+        model: The model to watch over; its weights are shared with the detector.
+        clean: Clean examples, on which the threshold is chosen.
+        squeezers: Modules on inputs in the owner's units; one bit per value and a 2×2 median by default, as Xu et al.
+            take for MNIST.
+        false_positive_rate: The share of clean examples that may be flagged.
+    """
+    if squeezers is None:
+        if model.bounds is None or len(model.input_shape) != 3:
+            raise bad_parameter("feature_squeezing", "squeezers", "given for inputs that are no bounded images", None)
+        squeezers = (BitDepth(1, model.bounds), MedianSmoothing(2))
+    if not squeezers:
+        raise bad_parameter("feature_squeezing", "squeezers", "one or more modules", squeezers)
+    score = _Change(model, squeezers)
+    # An attacker cannot differentiate rounding, nor other squeezers of which we know nothing; the median is no problem.
+    steps = [f"squeezers.{i}" for i, part in enumerate(squeezers) if not isinstance(part, MedianSmoothing)]
+    return calibrate(
+        "feature squeezing", model, score, clean, false_positive_rate=false_positive_rate, steps=tuple(steps)
+    )
+
+
+class _Change(nn.Module):
+    """max over squeezers s of ‖p(x) - p(s(x))‖₁."""
+
+    def __init__(self, model: Model, squeezers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        network = shared_copy(model.module)
+        self.network = nn.Sequential(OrderedDict(preprocessing=preprocessing_of(model), network=network))
+        self.squeezers = nn.ModuleList(squeezers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        answer = self.network(x).softmax(dim=1)
+        changes = [(answer - self.network(squeeze(x)).softmax(dim=1)).abs().sum(dim=1) for squeeze in self.squeezers]
+        return torch.stack(changes).amax(dim=0)
