@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
-from modelkeep import progress
-from modelkeep.access import Labels, Weights
+from modelkeep import __version__
 from modelkeep.attack.attacked import Attacked, summarise
 from modelkeep.attack.ball import Ball
-from modelkeep.attack.case import Case, Search, Target
-from modelkeep.attack.health import Health, beaten
+from modelkeep.attack.campaign import Campaign
+from modelkeep.attack.case import Search, Target
+from modelkeep.attack.kept import Keeper
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
+from modelkeep.fingerprint import fingerprint
 from modelkeep.model import Model
 from modelkeep.results import measured
 
@@ -57,14 +57,31 @@ def carry_out(
             f"[{float(original.min())}, {float(original.max())}]. Are the data in the owner's units, or normalised?"
         )
     allowed = None if mask is None else _broadcast(mask, original)
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+    of_model, of_data = model.fingerprint(), data.fingerprint()
+    with measured(seed, of_model, of_data) as provenance, model.frozen(seed):
         clean = torch.cat([model.logits(part) for part in torch.split(original, batch_size)])
+        before = clean.argmax(dim=1)
         goal, target_name = _goal(model, clean, labels, target)
-        field = _Field(model, original, goal, target is not None, ball, allowed, clean.argmax(dim=1))
         # A few are enough to see whether the answers are random, and cost next to nothing.
         random = not torch.equal(model.logits(original[:8]), model.logits(original[:8]))
-        for_free = ~field.stands
-        solved_by, notes, counts = field.run(searches, labels, attack, batch_size, seed, random)
+        campaign = Campaign(
+            model, original, labels, goal, target is not None, ball, allowed, after=before.clone(), random=random
+        )
+        for_free = ~campaign.stands
+        keeper = Keeper(
+            lambda: {
+                "model": of_model,
+                "data": of_data,
+                "goal": fingerprint({"goal": goal} | ({} if allowed is None else {"allowed": allowed})),
+                "searches": [repr(search) for search in searches],
+                "attack": attack,
+                "ball": repr(ball),
+                "batch_size": batch_size,
+                "seed": seed,
+                "version": __version__,
+            }
+        )
+        campaign.run(searches, attack, batch_size, seed, keeper)
         return Attacked(
             provenance=provenance(),
             attack=attack,
@@ -74,85 +91,17 @@ def carry_out(
             bounds=model.bounds,
             classes=model.classes,
             original=original.cpu(),
-            adversarial=field.adversarial.cpu(),
+            adversarial=campaign.adversarial.cpu(),
             labels=labels.cpu(),
-            before=clean.argmax(dim=1).cpu(),
-            after=field.after.cpu(),
-            distance=ball.distance(field.adversarial, original).cpu(),
-            health=notes,
-            solved_by=solved_by,
-            queries=counts[0],
-            gradients=counts[1],
-            **summarise(labels, clean.argmax(dim=1), field.after, ~field.stands, for_free),
+            before=before.cpu(),
+            after=campaign.after.cpu(),
+            distance=ball.distance(campaign.adversarial, original).cpu(),
+            health=campaign.notes(searches),
+            solved_by=campaign.solved_by(searches),
+            queries=sum(stage.queries for stage in campaign.stages),
+            gradients=sum(stage.health.gradients for stage in campaign.stages),
+            **summarise(labels, before, campaign.after, ~campaign.stands, for_free),
         )
-
-
-@dataclass
-class _Field:
-    """All examples, and how each of them stands by now."""
-
-    model: Model
-    original: torch.Tensor
-    goal: torch.Tensor
-    targeted: bool
-    ball: Ball
-    allowed: torch.Tensor | None
-    after: torch.Tensor
-
-    def __post_init__(self) -> None:
-        self.adversarial = self.original.clone()
-        self.stands = (self.after != self.goal) if self.targeted else (self.after == self.goal)
-
-    def run(
-        self, searches: Sequence[Search], labels: torch.Tensor, attack: str, batch_size: int, seed: int, random: bool
-    ) -> tuple[dict[str, int], tuple[str, ...], tuple[int, int]]:
-        """Search until nothing stands: who solved how many, the notes, and the numbers of passes."""
-        solved_by = {search.name: 0 for search in searches}
-        notes: dict[str, None] = {}
-        queries = gradients = 0
-        generator = torch.Generator().manual_seed(seed)
-        with progress.task(attack, int(self.stands.sum()) * len(searches)) as task:
-            for number, search in enumerate(searches):
-                open_ = torch.nonzero(self.stands).flatten()
-                if len(open_) == 0:
-                    break
-                view, health = search.sees(self.model), Health(random=random)
-                for index in torch.split(open_, batch_size):
-                    case = Case(
-                        view=view,
-                        original=self.original[index],
-                        goal=self.goal[index],
-                        targeted=self.targeted,
-                        ball=self.ball,
-                        allowed=None if self.allowed is None else self.allowed[index],
-                        generator=generator,
-                        index=index.cpu(),
-                        health=health,
-                    )
-                    found = search(case)  # type: ignore[arg-type] # it sees what it asked for
-                    self._keep_what_holds(case, found, index)
-                    right = float((self.after == labels).double().mean())
-                    task.advance(len(index), f"{search.name}: robust accuracy {100 * right:.1f} %")
-                solved = len(open_) - int(self.stands.sum())
-                task.advance(solved * (len(searches) - number - 1))  # the later searches are spared these
-                solved_by[search.name] += solved
-                queries, gradients = queries + view.queries, gradients + health.gradients
-                prefix = f"{search.name}: " if len(solved_by) > 1 else ""
-                notes |= dict.fromkeys(f"{prefix}{note}" for note in health.notes())
-                blind = gradients > 0 and not issubclass(search.sees, Weights)
-                if blind and (note := beaten(search.name, solved, len(open_))):
-                    notes[note] = None
-        return solved_by, tuple(notes), (queries, gradients)
-
-    def _keep_what_holds(self, case: Case[Labels], found: torch.Tensor, index: torch.Tensor) -> None:
-        """A fresh pass over the finished inputs, as their user would run them: only this counts as success."""
-        found = torch.where(torch.isfinite(found), found.detach(), case.original)
-        found = self.ball.exactly(case.inside(found), case.original)
-        labels = self.model.predict(found)
-        won = case.answered(labels)
-        self.adversarial[index[won]] = found[won]
-        self.after[index[won]] = labels[won]
-        self.stands[index[won]] = False
 
 
 def _goal(

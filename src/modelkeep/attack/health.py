@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import torch
@@ -20,7 +19,7 @@ class Health:
     flat: int = 0
     broken: int = 0
     steps: int = 0
-    solved_at: Counter[int] = field(default_factory=Counter)
+    solved_at: dict[int, int] = field(default_factory=dict)
     standing: int = 0
     still_rising: int = 0
     never_rose: int = 0
@@ -34,7 +33,7 @@ class Health:
 
     def see_solved(self, step: int, count: int, steps: int) -> None:
         """Note that `count` examples were solved at `step` (from 0) of `steps`."""
-        self.solved_at[step] += count
+        self.solved_at[step] = self.solved_at.get(step, 0) + count
         self.steps = steps
 
     def see_ascent(self, first: torch.Tensor, late: torch.Tensor, last: torch.Tensor) -> None:
@@ -59,7 +58,7 @@ class Health:
         if self.standing >= 10 and self.never_rose > 0.5 * self.standing:
             found.append(f"{MASKED}: the loss did not rise on {self.never_rose} of {self.standing} that stand")
         late = sum(count for step, count in self.solved_at.items() if step >= 0.8 * self.steps)
-        if self.steps >= 5 and late > 0.1 * max(self.solved_at.total(), 10):
+        if self.steps >= 5 and late > 0.1 * max(sum(self.solved_at.values()), 10):
             found.append(f"too few steps: {late} examples were solved in the last fifth of the {self.steps} steps")
         if self.standing >= 10 and self.still_rising > 0.5 * self.standing:
             found.append(

@@ -1,0 +1,62 @@
+"""Kept: attacks inside the block keep their state in a folder, so that one that was stopped goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from modelkeep.training import checkpoint
+from modelkeep.training.checkpoint import Snapshot
+
+SECONDS = 10.0
+"""How much work may be lost to `kill -9`, apart from the batch that is under way. Ctrl-C loses only that batch."""
+
+_folder: ContextVar[Path | None] = ContextVar("modelkeep_kept_attacks", default=None)
+
+
+@contextmanager
+def kept(folder: str | Path) -> Iterator[None]:
+    """Keep the attacks of the block in `folder`: run the same again, and what was done is not done again.
+
+    An attack without this writes no file. Each has a file of its own, named after the model, the data and all
+    settings; it ends with the same bits as one that was never stopped. Delete the folder when all is done.
+    """
+    token = _folder.set(Path(folder))
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+class Keeper:
+    """Where one attack's state is kept; without a folder, nowhere."""
+
+    def __init__(self, identity: Callable[[], dict[str, Any]]) -> None:
+        self.path: Path | None = None
+        self.written = monotonic()
+        if (folder := _folder.get()) is not None:
+            self.identity = identity()
+            name = sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
+            self.path = folder / f"{name}.attack"
+
+    def read(self) -> Snapshot | None:
+        """The state that was kept last, if there is one."""
+        payload = None if self.path is None else checkpoint.read(self.path)
+        return None if payload is None else Snapshot.from_bytes(payload, f"The unfinished attack {self.path}")
+
+    @property
+    def due(self) -> bool:
+        """Whether it is time to write again."""
+        return monotonic() - self.written >= SECONDS
+
+    def write(self, tensors: dict[str, Any], values: dict[str, Any]) -> None:
+        """Put the state in place in one motion."""
+        if self.path is not None:
+            checkpoint.write(self.path, Snapshot(tensors, values, self.identity).to_bytes())
+            self.written = monotonic()

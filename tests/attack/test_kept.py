@@ -1,0 +1,128 @@
+"""An attack that was stopped goes on where it was, and ends with the same bits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import nn
+
+from modelkeep import Data, Model
+from modelkeep.access import Labels, Weights
+from modelkeep.attack import Attacked, Ball, Case, Search
+from modelkeep.attack.frame import carry_out
+from modelkeep.attack.gradient.pgd import PGD
+from modelkeep.attack.kept import kept
+from modelkeep.errors import CheckpointError
+
+
+@dataclass
+class Noise:
+    """A blind search: the best of a few random points. It counts its calls, and stops at one of them."""
+
+    stop_at: int | None = None
+    calls: list[int] = field(default_factory=list)
+    name: ClassVar[str] = "noise"
+    sees: ClassVar[type[Labels]] = Labels
+
+    def __repr__(self) -> str:
+        return "Noise()"
+
+    def __call__(self, case: Case[Labels]) -> torch.Tensor:
+        self.calls.append(len(case))
+        if len(self.calls) == self.stop_at:
+            raise KeyboardInterrupt
+        x = case.ball.random_point(case.original, case.generator)
+        for _ in range(3):
+            again = case.ball.random_point(case.original, case.generator)
+            x = torch.where(case.answered(case.view.labels(x))[:, None], x, again)
+        return x
+
+
+class Dropped(nn.Module):
+    """A model that answers at random: its draws, too, must go on where they were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.linear(x)
+        return logits + 0.3 * torch.randn_like(logits)
+
+
+@pytest.fixture(params=["steady", "random"])
+def model(request: pytest.FixtureRequest) -> Model:
+    torch.manual_seed(0)
+    module: nn.Module = nn.Linear(6, 3) if request.param == "steady" else Dropped()
+    return Model(module, input_shape=(6,), classes=3)
+
+
+def attacked(model: Model, noise: Noise) -> Attacked:
+    x = torch.rand(50, 6, generator=torch.Generator().manual_seed(1))
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        data = Data(x, model.predict(x), model.classes)
+    searches: list[Search] = [PGD(steps=3), noise, noise]
+    return carry_out(model, data, searches, attack="both", ball=Ball("linf", 0.1), batch_size=4, seed=0)
+
+
+def without_time(found: Attacked) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(found.to_json())
+    del body["provenance"]["seconds"]
+    return body
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 4])
+def test_it_goes_on_where_it_was_stopped(model: Model, tmp_path: Path, stop_at: int) -> None:
+    whole = attacked(model, every := Noise())
+    with kept(tmp_path):
+        with pytest.raises(KeyboardInterrupt):
+            attacked(model, Noise(stop_at))
+        resumed = attacked(model, rest := Noise())
+    assert without_time(resumed) == without_time(whole)
+    assert len(rest.calls) == len(every.calls) - stop_at + 1
+    with kept(tmp_path):
+        again = attacked(model, none := Noise())
+    assert none.calls == []
+    assert without_time(again) == without_time(whole)
+
+
+def test_without_a_folder_nothing_is_written(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    attacked(model, Noise())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_settings_are_another_attack(tmp_path: Path) -> None:
+    model = Model(nn.Linear(6, 3), input_shape=(6,), classes=3)
+    data = Data(torch.rand(4, 6), torch.zeros(4, dtype=torch.int64), model.classes)
+    with kept(tmp_path):
+        for seed, radius, steps in ((0, 0.1, 2), (1, 0.1, 2), (0, 0.2, 2), (0, 0.1, 3)):
+            carry_out(model, data, [PGD(steps=steps)], attack="PGD", ball=Ball("linf", radius), seed=seed)
+    assert len(list(tmp_path.glob("*.attack"))) == 4
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    model = Model(nn.Linear(6, 3), input_shape=(6,), classes=3)
+    data = Data(torch.rand(4, 6), torch.zeros(4, dtype=torch.int64), model.classes)
+
+    def run() -> Attacked:
+        return carry_out(model, data, [PGD(steps=2)], attack="PGD", ball=Ball("linf", 0.1), seed=0)
+
+    with kept(tmp_path):
+        run()
+        (file,) = tmp_path.glob("*.attack")
+        file.write_bytes(file.read_bytes()[:-5])
+        with pytest.raises(CheckpointError, match=r"unfinished attack .* is damaged"):
+            run()
+
+
+def test_a_view_shows_no_more_than_was_asked_for() -> None:
+    assert not hasattr(Labels, "probs")
+    assert not hasattr(Labels, "forward")
+    assert hasattr(Weights, "forward")
