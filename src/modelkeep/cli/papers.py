@@ -28,6 +28,8 @@ REGISTRY = (
     "modelkeep.bias.studies.figure_9_4:FIGURE_9_4",
     "modelkeep.bias.studies.table_9_6:TABLE_9_6",
     "modelkeep.bias.studies.table_9_6_images:TABLE_9_6_IMAGES",
+    "modelkeep.harden.studies.plasticity.table_5_1:PLASTICITY",
+    "modelkeep.harden.studies.plasticity.table_5_1:FIGURE_5_2",
 )
 
 
