@@ -31,8 +31,8 @@ app.command()(bias)
 app.command()(doctor)
 app.add_typer(data.app, name="data")
 study.app.command(epilog="Example: modelkeep study papers")(papers.papers)
-study.app.command(epilog="Example: modelkeep study run bias-figure-9.1 --size small")(papers.run)
-app.add_typer(study.app, name="study")
+study.app.command(epilog="Example: modelkeep study plasticity --size small")(papers.run)
+app.add_typer(study.app, name="study", cls=papers.Studies)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`modelkeep study papers` and `modelkeep study run`: the papers' tables and figures, made again."""
+"""`modelkeep study papers`, and `modelkeep study NAME`: the papers' tables and figures, made again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from difflib import get_close_matches
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from modelkeep.cli.study import AsJson, LedgerPath, print_table, require_all_done, run_shown
 from modelkeep.errors import StudyError
@@ -31,6 +32,15 @@ REGISTRY = (
     "modelkeep.harden.studies.plasticity.table_5_1:PLASTICITY",
     "modelkeep.harden.studies.plasticity.table_5_1:FIGURE_5_2",
 )
+
+
+class Studies(TyperGroup):
+    """The commands of `modelkeep study`; the name of a paper study in their place runs it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # click's own types, wherever Typer has them from
+        if args[0] not in self.commands and args[0] in {study.name for study in map(load, REGISTRY)}:
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
 
 
 class SizeName(StrEnum):
