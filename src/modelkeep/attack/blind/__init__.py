@@ -1,0 +1,1 @@
+"""Attacks that see only the scores or the label of an answer."""
