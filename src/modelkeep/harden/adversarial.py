@@ -52,8 +52,7 @@ class Adversarial:
         with model.frozen(step.generator.initial_seed()):
             start = ball.random_point(x, step.generator) if self.random_start else x
             return ascend(
-                # In double precision, because in single the gradient is wrong or zero where the network is sure.
-                lambda moved: cross_entropy(model.forward(moved).double(), y, reduction="none"),
+                lambda moved: _wrongness(model.forward(moved), y),
                 x,
                 start,
                 ball=ball,
@@ -136,6 +135,15 @@ class Free:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on with what a checkpoint kept."""
         self._perturbation = state["perturbation"]
+
+
+def _wrongness(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """u = log Σ exp of the other logits, minus the label's `(n,)`: the cross-entropy is log(1 + exp u).
+
+    It rises in the same direction, but its gradient neither rounds nor underflows to zero where the network is sure.
+    """
+    label = y[:, None]
+    return logits.scatter(1, label, -math.inf).logsumexp(dim=1) - logits.gather(1, label)[:, 0]
 
 
 def check_radius(objective: str, radius: float | Schedule) -> None:

@@ -178,10 +178,13 @@ def scoreboard(
                 found = attack(knowing, data, norm=norm, radius=radius, seed=seed)
                 ignoring = _accuracy(deployed, transferred, data.y, seed)
                 adaptive = _accuracy(deployed, found.adversarial, data.y, seed)
+                if adaptive.value > found.robust_accuracy.value:
+                    # A random model takes back what is only just wrong, so the attacker goes as far as the ball allows.
+                    furthest = _strongest(knowing, data, Ball(norm, radius, knowing.bounds), seed)
+                    adaptive = _lower(adaptive, _accuracy(deployed, furthest, data.y, seed))
                 # That it is random is known to whoever attacks something else than the model itself.
                 random = defence.adaptive is not None
                 health = tuple(note for note in found.health if not (random and note.startswith("the model is random")))
-                lower = min(ignoring, adaptive, key=lambda estimate: estimate.value)
                 scores[name] = Scored(
                     provenance=own(),
                     attack=found.attack,
@@ -192,7 +195,7 @@ def scoreboard(
                     ignoring=ignoring,
                     adaptive=adaptive,
                     health=health,
-                    verdict=verdict(base.robust_accuracy, lower, health),
+                    verdict=verdict(base.robust_accuracy, _lower(ignoring, adaptive), health),
                 )
             task.advance()
         return Scoreboard(
@@ -217,6 +220,10 @@ def verdict(undefended: Estimate, defended: Estimate, health: tuple[str, ...] = 
     if defended.high - undefended.low <= WORTHWHILE:
         return "does not hold"
     return "holds" if defended.low > undefended.high and not health else "unclear"
+
+
+def _lower(one: Estimate, other: Estimate) -> Estimate:
+    return min(one, other, key=lambda estimate: estimate.value)
 
 
 def _accuracy(model: Model, x: torch.Tensor, labels: torch.Tensor, seed: int) -> Estimate:

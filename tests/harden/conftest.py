@@ -1,0 +1,49 @@
+"""What the tests of hardening share: digits, networks to train on them, and linear models with closed forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from modelkeep import Data, Model
+from modelkeep.datasets import load
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[Data, Data]:
+    """The 8×8 digits, to train on and held out."""
+    train, held_out = load("digits").sample(1000, seed=0).split(0.7, 0.3, seed=0)
+    return train, held_out
+
+
+@pytest.fixture
+def fresh() -> Callable[[], Model]:
+    """Makes the same small CNN with batch norm and dropout each time."""
+
+    def make() -> Model:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            module = nn.Sequential(
+                nn.Conv2d(1, 4, 3, padding=1),
+                nn.BatchNorm2d(4),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Flatten(),
+                nn.Dropout(0.3),
+                nn.Linear(64, 10),
+            )
+        return Model(module, input_shape=(1, 8, 8), classes=10)
+
+    return make
+
+
+@pytest.fixture
+def linear() -> Model:
+    """Two classes, six inputs without bounds, in double precision: logistic regression."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = nn.Linear(6, 2).double()
+    return Model(module, input_shape=(6,), classes=2, bounds=None)
