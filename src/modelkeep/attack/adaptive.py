@@ -70,6 +70,13 @@ def shared_copy(module: nn.Module) -> nn.Module:
     return copy.deepcopy(module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())})
 
 
+def straight_through(exact: torch.Tensor, smooth: torch.Tensor) -> torch.Tensor:
+    """The values of `exact`, bit for bit, with the gradient of `smooth`, which has the same shape."""
+    swapped = _Swap.apply(smooth, exact.detach())  # type: ignore[no-untyped-call]
+    assert isinstance(swapped, torch.Tensor)
+    return swapped
+
+
 class _Replaced(nn.Module):
     """The module's own output, with the gradient of `approximation`."""
 
@@ -91,9 +98,7 @@ class _Replaced(nn.Module):
                 f"'{self.place}' gives shape {tuple(exact.shape)}, but {what} {tuple(smooth.shape)}, so its gradient "
                 "cannot be passed on. Give bpda a backward=… that gives the same shape."
             )
-        swapped = _Swap.apply(smooth, exact)  # type: ignore[no-untyped-call]
-        assert isinstance(swapped, torch.Tensor)
-        return swapped
+        return straight_through(exact, smooth)
 
 
 class _Swap(torch.autograd.Function):

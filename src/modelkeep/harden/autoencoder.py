@@ -105,7 +105,7 @@ class Contractive:
             raise InputError("Contractive trains the autoencoder of a model that was made by with_autoencoder.")
         noisy = x + self.noise * torch.randn(x.shape, generator=step.generator, device=x.device, dtype=x.dtype)
         values = autoencoder.layers(noisy if model.bounds is None else noisy.clamp(*model.bounds))
-        error = (autoencoder.decode(values[-1]) - x).square().mean()
+        error = (autoencoder.decode(values[-1]) - x).square().flatten(1).sum(dim=1).mean()
         contraction = contraction_of(autoencoder, values).mean()
         return error + self.penalty * contraction, {"reconstruction": error, "contraction": contraction}
 

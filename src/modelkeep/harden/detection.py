@@ -23,8 +23,7 @@ class Detector:
     """Watches over `model`: an input whose `score` is above the `threshold` is flagged.
 
     `score` maps inputs `(n, ...)` in the owner's units to suspicion `(n,)`; `spread` is its standard deviation on clean
-    inputs. `steps` names the modules within it that have no useful gradient; an attack that knows the detector takes
-    the identity's instead.
+    inputs. `attackable` gives the same numbers with gradients that are of use, where those of `score` are not.
     """
 
     name: str
@@ -32,7 +31,7 @@ class Detector:
     score: nn.Module
     threshold: float
     spread: float
-    steps: tuple[str, ...] = ()
+    attackable: nn.Module | None = None
 
     def scores(self, x: torch.Tensor, batch_size: int = 256) -> torch.Tensor:
         """The suspicion against each input `(n,)`."""
@@ -52,14 +51,16 @@ def calibrate(
     clean: Data,
     *,
     false_positive_rate: float = 0.05,
-    steps: tuple[str, ...] = (),
+    attackable: nn.Module | None = None,
 ) -> Detector:
     """The detector whose threshold flags this share of `clean` data, which it should not have been trained on."""
     if not 0 < false_positive_rate < 1:
         raise bad_parameter("calibrate", "false_positive_rate", "between 0 and 1", false_positive_rate)
     model.require_fit(clean)
-    score = score.to(model.device, model.dtype).eval()
-    detector = Detector(name, model, score, 0.0, 1.0, steps)
+    for module in (score, attackable):
+        if module is not None:
+            module.to(model.device, model.dtype).eval()
+    detector = Detector(name, model, score, 0.0, 1.0, attackable)
     scores = detector.scores(clean.x).double()
     # "higher" takes a score that occurs, and flags are strictly above it: never more than the wanted share.
     threshold = torch.quantile(scores, 1 - false_positive_rate, interpolation="higher")

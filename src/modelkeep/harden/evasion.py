@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from modelkeep.attack import Target, pgd
-from modelkeep.attack.adaptive import bpda, shared_copy
+from modelkeep.attack.adaptive import shared_copy
 from modelkeep.attack.ball import Norm
 from modelkeep.card import Preprocessing
 from modelkeep.data import Data
@@ -120,10 +120,7 @@ def together(detector: Detector) -> Model:
     card = replace(
         model.card, classes=(*model.classes, NOTICED), preprocessing=Preprocessing(), architecture=None, arguments={}
     )
-    both = Model.from_card(_Together(detector), card, model.device)
-    for name in detector.steps:
-        both = bpda(both, f"score.{name}")
-    return both
+    return Model.from_card(_Together(detector), card, model.device)
 
 
 def _answers(detector: Detector, x: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -149,7 +146,7 @@ class _Together(nn.Module):
         super().__init__()
         self.preprocessing = preprocessing_of(detector.model)
         self.network = shared_copy(detector.model.module)
-        self.score = detector.score
+        self.score = detector.score if detector.attackable is None else detector.attackable
         self.threshold = detector.threshold
         self.spread = detector.spread
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from modelkeep.attack.adaptive import shared_copy
+from modelkeep.attack.adaptive import shared_copy, straight_through
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.harden.denoising import median_filter
@@ -33,7 +33,7 @@ class BitDepth(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         low, high = self.bounds
-        step = (high - low) / (2**self.bits - 1)
+        step = (high - low) / ((1 << self.bits) - 1)
         return low + ((x - low) / step).round() * step
 
     def extra_repr(self) -> str:
@@ -78,24 +78,40 @@ def feature_squeezing(
         squeezers = (BitDepth(1, model.bounds), MedianSmoothing(2))
     if not squeezers:
         raise bad_parameter("feature_squeezing", "squeezers", "one or more modules", squeezers)
-    score = _Change(model, squeezers)
-    # An attacker cannot differentiate rounding, nor other squeezers of which we know nothing; the median is no problem.
-    steps = [f"squeezers.{i}" for i, part in enumerate(squeezers) if not isinstance(part, MedianSmoothing)]
     return calibrate(
-        "feature squeezing", model, score, clean, false_positive_rate=false_positive_rate, steps=tuple(steps)
+        "feature squeezing",
+        model,
+        _Change(model, squeezers),
+        clean,
+        false_positive_rate=false_positive_rate,
+        attackable=_Change(model, squeezers, attackable=True),
     )
 
 
 class _Change(nn.Module):
-    """max over squeezers s of ‖p(x) - p(s(x))‖₁."""
+    """max over squeezers s of ‖p(x) - p(s(x))‖₁.
 
-    def __init__(self, model: Model, squeezers: Sequence[nn.Module]) -> None:
+    Rounding has no gradient, and neither has the L1 distance where both answers are sure. To be `attackable` is to give
+    the same numbers with the gradients of the identity and of the divergence KL(p(x) ‖ p(s(x))) instead.
+    """
+
+    def __init__(self, model: Model, squeezers: Sequence[nn.Module], *, attackable: bool = False) -> None:
         super().__init__()
         network = shared_copy(model.module)
         self.network = nn.Sequential(OrderedDict(preprocessing=preprocessing_of(model), network=network))
         self.squeezers = nn.ModuleList(squeezers)
+        self.attackable = attackable
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        answer = self.network(x).softmax(dim=1)
-        changes = [(answer - self.network(squeeze(x)).softmax(dim=1)).abs().sum(dim=1) for squeeze in self.squeezers]
-        return torch.stack(changes).amax(dim=0)
+        answer = self.network(x).log_softmax(dim=1)
+        return torch.stack([self._change(answer, x, squeeze) for squeeze in self.squeezers]).amax(dim=0)
+
+    def _change(self, answer: torch.Tensor, x: torch.Tensor, squeeze: nn.Module) -> torch.Tensor:
+        squeezed = squeeze(x)
+        if self.attackable and not isinstance(squeeze, MedianSmoothing):  # a median has a gradient
+            squeezed = straight_through(squeezed, x)
+        other = self.network(squeezed).log_softmax(dim=1)
+        distance: torch.Tensor = (answer.exp() - other.exp()).abs().sum(dim=1)
+        if self.attackable:
+            distance = straight_through(distance, (answer.exp() * (answer - other)).sum(dim=1))
+        return distance
