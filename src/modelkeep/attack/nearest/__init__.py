@@ -1,0 +1,1 @@
+"""Attacks that look for the smallest change of an input that changes the answer."""

@@ -1,0 +1,138 @@
+"""DeepFool: step by step to the nearest boundary of the linearised model (Moosavi-Dezfooli et al. 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from modelkeep.access import Weights
+from modelkeep.attack.attacked import Attacked
+from modelkeep.attack.ball import Ball, per_example
+from modelkeep.attack.case import Case, Target
+from modelkeep.attack.frame import carry_out
+from modelkeep.attack.nearest.boundary import back_to_the_boundary
+from modelkeep.attack.nearest.jacobian import jacobian
+from modelkeep.data import Data
+from modelkeep.errors import bad_parameter
+from modelkeep.model import Model
+
+
+def deepfool(
+    model: Model,
+    data: Data,
+    *,
+    norm: Literal["l2", "linf"] = "l2",
+    steps: int = 50,
+    overshoot: float = 0.02,
+    candidates: int = 10,
+    target: str | Target | None = None,
+    mask: torch.Tensor | None = None,
+    batch_size: int = 256,
+    seed: int,
+) -> Attacked:
+    """Look for the smallest change of each example that changes the answer, by following linearisations.
+
+    Each step goes to the nearest of the boundaries that the gradients predict; an example is dropped as soon as it is
+    across. What is found is then drawn back along the line to its original, as far as the wrong answer holds.
+
+    Args:
+        model: The model; gradients of its weights are not computed, and it is left as it was.
+        data: Examples with their true labels.
+        norm: "l2" or "linf".
+        steps: Linearisations at most.
+        overshoot: How much further than the predicted boundary each step goes, as a share.
+        candidates: How many of the likeliest classes are considered; each costs a backward pass per step.
+        target: The class that the answer should become; without it, any wrong answer will do.
+        mask: True where the input may change; it must broadcast to the inputs' shape.
+        batch_size: Examples that are run at once.
+        seed: Nothing is drawn; it goes into the result.
+    """
+    if norm not in ("l2", "linf"):
+        raise bad_parameter("deepfool", "norm", "'l2' or 'linf'", norm)
+    return carry_out(
+        model,
+        data,
+        [DeepFool(steps, overshoot, candidates)],
+        attack="DeepFool",
+        ball=Ball(norm, None, model.bounds),
+        target=target,
+        mask=mask,
+        batch_size=batch_size,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class DeepFool:
+    """The inner loop, in the norm of the case's ball."""
+
+    steps: int = 50
+    overshoot: float = 0.02
+    candidates: int = 10
+    name: ClassVar[str] = "DeepFool"
+    sees: ClassVar[type[Weights]] = Weights
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise bad_parameter("DeepFool", "steps", "at least 1", self.steps)
+        if not self.overshoot > 0:
+            raise bad_parameter("DeepFool", "overshoot", "a number above 0", self.overshoot)
+        if self.candidates < 2:
+            raise bad_parameter("DeepFool", "candidates", "at least 2", self.candidates)
+
+    def __call__(self, case: Case[Weights]) -> torch.Tensor:
+        """The point across the boundary for each example, `(n, ...)`, or where the last step ended."""
+        end, x, active, going = case.original.clone(), case.original, torch.arange(len(case)), case
+        classes = self._likeliest(case)
+        for step in range(self.steps):
+            gaps, normals, solved = _boundaries(going, x, classes[active])
+            if step == 0:
+                case.health.see_gradient(normals[0])
+            if solved.any():
+                case.health.see_solved(step, int(solved.sum()), self.steps)
+                end[active[solved]], rest = x[solved], ~solved
+                active, x, going = active[rest], x[rest], going.part(rest)
+                gaps, normals = gaps[:, rest], normals[:, rest]
+            if len(active) == 0:
+                break
+            x = going.inside(x + (1 + self.overshoot) * _shortest(going, x, gaps, torch.nan_to_num(normals)))
+        end[active] = x
+        return back_to_the_boundary(case, end)
+
+    def _likeliest(self, case: Case[Weights]) -> torch.Tensor:
+        """The label and the likeliest other classes of each original, `(n, k)`."""
+        with torch.no_grad():
+            others = case.view.forward(case.original).scatter(1, case.goal[:, None], -torch.inf)
+        count = min(self.candidates, others.shape[1]) - 1
+        return torch.cat([case.goal[:, None], others.topk(count, dim=1).indices], dim=1)
+
+
+def _boundaries(
+    case: Case[Weights], x: torch.Tensor, classes: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """How far each wanted answer is behind `(k, n)`, in logits; the gradients that close these gaps; who is across."""
+    if case.targeted:
+        gradient, logits = case.gradient(x, case.lead)
+        return -case.lead(logits)[None], gradient[None], case.reached(logits)
+    gradients, logits = jacobian(case, x, classes)
+    values = logits.gather(1, classes).T
+    return values[0] - values[1:], gradients[1:] - gradients[0], case.reached(logits)
+
+
+def _shortest(case: Case[Weights], x: torch.Tensor, gaps: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
+    """The shortest step `(n, ...)` that closes one of the gaps, if the model were linear with these normals."""
+    if case.ball.bounds is not None:
+        # What is at its bound cannot go further: the step must do without it.
+        low, high = case.ball.bounds
+        normals = normals.masked_fill(((x <= low) & (normals < 0)) | ((x >= high) & (normals > 0)), 0)
+    flat = normals.flatten(2)
+    dual = flat.norm(dim=2) if case.ball.norm == "l2" else flat.abs().sum(dim=2)
+    # A tie is a gap too: without a step it would stay one.
+    distance = gaps.abs().clamp_min(1e-6) / dual.clamp_min(1e-30)
+    nearest = distance.argmin(dim=0)
+    chosen = torch.arange(len(x), device=x.device)
+    # Where nothing has a gradient there is nowhere to go.
+    length = torch.where(dual[nearest, chosen] > 1e-30, distance[nearest, chosen], 0)
+    return per_example(length, x) * case.ball.steepest(normals[nearest, chosen])
