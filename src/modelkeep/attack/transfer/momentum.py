@@ -1,0 +1,88 @@
+"""Momentum: ascent that remembers where it was going and looks through changed images, so that what it finds transfers.
+
+MI-FGSM (Dong et al. 2018) and DI²-FGSM (Xie et al. 2019) in one search; with neither it is PGD.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch.nn import functional
+
+from modelkeep.access import Weights
+from modelkeep.attack.ball import per_example
+from modelkeep.attack.case import Case
+from modelkeep.errors import InputError, bad_parameter
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """`steps` of `step_size` (None: 2.5 · radius / steps) along the remembered gradient g ← momentum · g + ∇/‖∇‖₁.
+
+    With the probability `diversity` a step takes its gradient through the images made a little smaller and put at a
+    random place on black. Unlike PGD it goes all the way on examples that are solved before: far beyond one model's
+    boundary is more often beyond another's.
+    """
+
+    steps: int = 20
+    step_size: float | None = None
+    momentum: float = 1.0
+    diversity: float = 0.5
+    random_start: bool = False
+    name: ClassVar[str] = "momentum"
+    sees: ClassVar[type[Weights]] = Weights
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise bad_parameter("Momentum", "steps", "at least 1", self.steps)
+        if self.step_size is not None and not self.step_size > 0:
+            raise bad_parameter("Momentum", "step_size", "a number above 0", self.step_size)
+        if not 0 <= self.momentum < math.inf:
+            raise bad_parameter("Momentum", "momentum", "a number of at least 0", self.momentum)
+        if not 0 <= self.diversity <= 1:
+            raise bad_parameter("Momentum", "diversity", "a probability from 0 to 1", self.diversity)
+
+    def __call__(self, case: Case[Weights]) -> torch.Tensor:
+        """Where the ascent ends for each example, `(n, ...)`."""
+        if self.diversity > 0 and case.original.ndim != 4:
+            raise InputError(
+                f"Input diversity resizes images, but these inputs have shape {tuple(case.original.shape[1:])}. "
+                "Give diversity=0."
+            )
+        size = self.step_size or 2.5 * case.ball.reach / self.steps
+        x = case.original
+        if self.random_start:
+            x = case.ball.random_point(x, case.generator, case.allowed)
+        remembered = torch.zeros_like(x)
+        for step in range(self.steps):
+            gradient = self._gradient(case, x)
+            if step == 0:
+                case.health.see_gradient(gradient)
+            gradient = torch.nan_to_num(gradient)
+            length = gradient.flatten(1).abs().sum(dim=1).clamp_min(torch.finfo(gradient.dtype).tiny)
+            remembered = self.momentum * remembered + gradient / per_example(length, gradient)
+            x = case.ball.step(x, remembered, size, case.original)
+        return x
+
+    def _gradient(self, case: Case[Weights], x: torch.Tensor) -> torch.Tensor:
+        """The gradient of the gain at `x`, now and then through other sizes of the images."""
+        shrink = self.diversity > 0 and bool(torch.rand((), generator=case.generator) < self.diversity)
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            seen = shrunken(x, case.generator) if shrink else x
+            (gradient,) = torch.autograd.grad(case.gain(case.view.forward(seen)).sum(), x)
+        case.health.gradients += len(x)
+        return gradient if case.allowed is None else gradient * case.allowed
+
+
+def shrunken(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Images `x: (n, c, h, w)` shrunk by up to an eighth, at a random place on black."""
+    height, width = x.shape[2:]
+    share = 1 - float(torch.rand((), generator=generator)) / 8
+    small = (max(1, math.floor(share * height)), max(1, math.floor(share * width)))
+    top, left = (int(torch.randint(full - part + 1, (), generator=generator)) for full, part in zip(x.shape[2:], small))
+    resized = functional.interpolate(x, size=small, mode="bilinear", align_corners=False)
+    return functional.pad(resized, (left, width - small[1] - left, top, height - small[0] - top))

@@ -1,0 +1,118 @@
+"""Proxy: a network of our own that learns a target's answers (thesis 004, equation 2.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from modelkeep import architectures
+from modelkeep.access import Labels, Scores
+from modelkeep.card import Preprocessing
+from modelkeep.data import Data
+from modelkeep.errors import InputError
+from modelkeep.model import Model
+from modelkeep.results import Estimate
+from modelkeep.training import Recipe, Step, fit
+
+Architecture = Callable[[Sequence[int], int], nn.Module]
+"""From an input's shape and the number of classes to a network, as in `modelkeep.architectures`."""
+RECIPE = Recipe(epochs=20, batch_size=64, learning_rate=2e-3)
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """The cross-entropy of the target's `answers: (n, classes)`: probabilities, or ones and zeros for mere labels."""
+
+    answers: torch.Tensor = field(repr=False)
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        return cross_entropy(model.forward(x), self.answers[step.index].to(model.device, model.dtype))
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """The trained network, how often it answers as the target does, and how often a constant answer would."""
+
+    model: Model
+    agreement: Estimate
+    by_chance: float
+
+    def notes(self) -> tuple[str, ...]:
+        """Why a failed transfer says little about the target; empty where the proxy is a good one."""
+        if self.by_chance == 1:
+            return ("the target gave one and the same answer to every held-out question: ask it about other inputs",)
+        if self.agreement.low <= self.by_chance:
+            return (
+                f"the proxy is no copy of the target: it agrees on {self.agreement.value:.0%} of the held-out "
+                f"questions, and always giving the most frequent answer on {self.by_chance:.0%}",
+            )
+        if self.agreement.value < 0.8:
+            return (f"the proxy is a poor copy of the target: it agrees on only {self.agreement.value:.0%}",)
+        return ()
+
+
+def ask(view: Labels, x: torch.Tensor) -> torch.Tensor:
+    """The target's answers `(n, classes)` on the CPU: probabilities where the view shows them, else its labels."""
+    if isinstance(view, Scores):
+        return view.probs(x).cpu()
+    return one_hot(view.labels(x), len(view.classes)).float().cpu()
+
+
+def train_proxy(
+    view: Labels,
+    questions: torch.Tensor,
+    answers: torch.Tensor,
+    *,
+    architecture: Architecture | None = None,
+    recipe: Recipe = RECIPE,
+    seed: int,
+) -> Proxy:
+    """Train a network on the target's `answers: (n, classes)` to `questions: (n, ...)`; a tenth is held out.
+
+    The view tells only what anybody knows of the target: shape, classes and bounds. Without an `architecture`, a small
+    CNN for images and a dense network for anything else.
+    """
+    if len(questions) < 2:
+        raise InputError(f"A proxy needs at least 2 questions, one of them to be held out. Got {len(questions)}.")
+    labels = answers.argmax(dim=1)
+    order = torch.randperm(len(questions), generator=torch.Generator().manual_seed(seed))
+    held_out, learnt = order.tensor_split([max(1, len(order) // 10)])
+    model = _network(view, questions[learnt], architecture or default_architecture, seed)
+    data = Data(questions[learnt], labels[learnt], view.classes, name="the target's answers", bounds=view.bounds)
+    fit(model, data, Imitation(answers[learnt]), recipe, seed=seed)
+    return judged(model, questions[held_out], labels[held_out])
+
+
+def judged(model: Model, questions: torch.Tensor, labels: torch.Tensor) -> Proxy:
+    """A network as a proxy, judged by how it answers questions that the target answered with `labels`."""
+    agreed = int((Scores(model).labels(questions).cpu() == labels).sum())
+    return Proxy(model, Estimate.rate(agreed, len(labels)), float(labels.bincount().max()) / len(labels))
+
+
+def default_architecture(input_shape: Sequence[int], classes: int) -> nn.Module:
+    """A small CNN for images of 4×4 pixels and more, two hidden layers for anything else."""
+    if len(input_shape) == 3 and min(input_shape[1:]) >= 4:
+        return architectures.small_cnn(input_shape, classes)
+    return architectures.dense(input_shape, classes, hidden=[64, 64])
+
+
+def _network(view: Labels, x: torch.Tensor, architecture: Architecture, seed: int) -> Model:
+    """A new network with the target's interface, normalised by what it will learn from."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        module = architecture(view.input_shape, len(view.classes))
+    by_channel = x.transpose(0, 1).flatten(1)
+    mean, std = by_channel.mean(dim=1), by_channel.std(dim=1)
+    std = torch.where(std > 0, std, torch.ones_like(std))
+    return Model(
+        module.to(view.dtype),
+        input_shape=view.input_shape,
+        classes=view.classes,
+        preprocessing=Preprocessing(tuple(mean.tolist()), tuple(std.tolist())),
+        bounds=view.bounds,
+        device=view.device,
+    )
