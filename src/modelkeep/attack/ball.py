@@ -78,16 +78,24 @@ class Ball:
 
     def step(self, x: torch.Tensor, gradient: torch.Tensor, size: float, original: torch.Tensor) -> torch.Tensor:
         """`x` moved by `size` uphill, and back into the ball."""
-        if self.norm in ("l1", "l0") and self.bounds is not None:
-            # A value at its bound cannot go on: a step that is spent on it is lost (Tramèr & Boneh 2019).
-            low, high = self.bounds
-            gradient = gradient.masked_fill(((x <= low) & (gradient < 0)) | ((x >= high) & (gradient > 0)), 0)
+        if self.norm in ("l1", "l0"):
+            gradient = self.open(x, gradient)
         if self.norm == "l1":
             # Not the single steepest value but the top hundredth: as far in length, and far fewer steps.
             direction = _largest(gradient, max(1, math.ceil(0.01 * gradient[0].numel())))
         else:
             direction = self.steepest(gradient)
         return self.project(x + size * direction, original)
+
+    def open(self, x: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+        """The gradient, zero where a value is at its bound and cannot go on.
+
+        Where a step changes few values, one that is spent on such a value is lost (Tramèr & Boneh 2019).
+        """
+        if self.bounds is None:
+            return gradient
+        low, high = self.bounds
+        return gradient.masked_fill(((x <= low) & (gradient < 0)) | ((x >= high) & (gradient > 0)), 0)
 
     def project(self, moved: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
         """The nearest inputs in the ball, up to rounding; `exactly` removes the rounding."""
