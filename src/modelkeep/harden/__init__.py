@@ -3,30 +3,59 @@
 from __future__ import annotations
 
 from modelkeep.harden.adversarial import Adversarial, Free, fast_training, fgsm_training, pgd_training
+from modelkeep.harden.autoencoder import Autoencoder, Contractive, with_autoencoder
+from modelkeep.harden.denoising import Denoise, with_denoising
+from modelkeep.harden.detection import Detected, Detector, calibrate, judge
+from modelkeep.harden.detector import train_detector
 from modelkeep.harden.distillation import AtTemperature, Distilled, distil
+from modelkeep.harden.evasion import Evaded, evade, together
 from modelkeep.harden.gradient_regularisation import GradientRegularisation
 from modelkeep.harden.hardened import METHODS, Hardened, harden
+from modelkeep.harden.jpeg import Jpeg
 from modelkeep.harden.score import Defence, Scoreboard, Scored, score, scoreboard, verdict
+from modelkeep.harden.squeezing import BitDepth, MedianSmoothing, feature_squeezing
 from modelkeep.harden.trades import Trades
+from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defended
 
 __all__ = [
     "METHODS",
     "Adversarial",
     "AtTemperature",
+    "Autoencoder",
+    "BitDepth",
+    "Contractive",
     "Defence",
+    "Denoise",
+    "Detected",
+    "Detector",
     "Distilled",
+    "Evaded",
+    "Foveate",
     "Free",
     "GradientRegularisation",
     "Hardened",
+    "Jpeg",
+    "LogitNoise",
+    "MedianSmoothing",
+    "RandomResize",
     "Scoreboard",
     "Scored",
     "Trades",
+    "calibrate",
+    "defended",
     "distil",
+    "evade",
     "fast_training",
+    "feature_squeezing",
     "fgsm_training",
     "harden",
+    "judge",
     "pgd_training",
     "score",
     "scoreboard",
+    "together",
+    "train_detector",
     "verdict",
+    "with_autoencoder",
+    "with_denoising",
 ]
