@@ -129,7 +129,7 @@ def test_the_undefended_network_is_attacked_once_for_all(line: Data) -> None:
         scoreboard(undefended, {}, line, radius=0.1, seed=0)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.8], ids=["none", "some", "most"])
 def test_a_defence_that_does_nothing_never_holds(share: float) -> None:
     for n in (10, 100, 1000, 10_000):
         same = Estimate.rate(round(share * n), n)
