@@ -31,6 +31,9 @@ REGISTRY = (
     "modelkeep.bias.studies.table_9_6_images:TABLE_9_6_IMAGES",
     "modelkeep.harden.studies.plasticity.table_5_1:PLASTICITY",
     "modelkeep.harden.studies.plasticity.table_5_1:FIGURE_5_2",
+    "modelkeep.harden.studies.plasticity.memory:MEMORY",
+    "modelkeep.harden.studies.plasticity.sweep:SWEEP",
+    "modelkeep.harden.studies.plasticity.hypotheses:PHI",
 )
 
 

@@ -15,12 +15,15 @@ from modelkeep.data import Data
 from modelkeep.model import Model
 from modelkeep.training import Loss, Step
 
+WEIGHT_DECAY = 5e-4
+REGULARISATIONS = ("none", "weight decay", "dropout")
 
-def network(like: Data, depth: int, width: int, seed: int, dropout: float = 0.0) -> Model:
+
+def network(like: Data, depth: int, width: int, seed: int, *, hidden: int = 128, dropout: float = 0.0) -> Model:
     """`depth` convolutions of `width` channels each, one max pooling, two dense layers; weights drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        module = plain_cnn(like.input_shape, len(like.classes), [width] * depth, dropout=dropout)
+        module = plain_cnn(like.input_shape, len(like.classes), [width] * depth, hidden, dropout)
     # On a CPU these convolutions are up to a third faster with the channels last.
     module = module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return Model(module, input_shape=like.input_shape, classes=like.classes, bounds=like.bounds)
