@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn.functional import elu
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from modelkeep.errors import bad_parameter
@@ -37,20 +36,33 @@ class MAC(nn.Module):
             nn.Conv2d(channels + 2, width, 3, padding=1), nn.ELU(), nn.Conv2d(width, width, 3, padding=1), nn.ELU()
         )
         self.control, self.read, self.write = Control(width, steps), Read(width), Write(width)
-        self.first_control = nn.Parameter(torch.zeros(width))
-        self.first_memory = nn.Parameter(torch.zeros(width))
+        self.first_control = nn.Parameter(torch.randn(width))
+        self.first_memory = nn.Parameter(torch.randn(width))
         self.answer = nn.Sequential(nn.Linear(2 * width, width), nn.ELU(), nn.Linear(width, answers))
         self.steps = steps
+        self._larger_start()
+
+    def _larger_start(self) -> None:
+        """Glorot's weights, as in the paper's code, and a plain sum over the control in the read unit.
+
+        A score is a product of five numbers: with torch's smaller weights all scores are nearly 0 at first, and the
+        network learns for thousands of steps what is in the picture but not where.
+        """
+        for name, parameter in self.named_parameters():
+            if parameter.ndim > 1 and name != "words.weight":
+                nn.init.xavier_uniform_(parameter)
+        nn.init.ones_(self.read.attention.weight)
 
     def forward(self, features: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """Logits `(n, answers)`."""
         words, question = self._input(tokens)
         knowledge = self.knowledge(_with_places(features)).flatten(2).transpose(1, 2)  # (n, h·w, width)
+        projected = self.read.knowledge(knowledge)  # the same in every step
         control = self.first_control.expand(len(tokens), -1)
         memory = self.first_memory.expand(len(tokens), -1)
         for step in range(self.steps):
             control = self.control(step, control, question, words, tokens == 0)
-            memory = self.write(memory, self.read(memory, control, knowledge))
+            memory = self.write(memory, self.read(memory, control, knowledge, projected))
         logits: torch.Tensor = self.answer(torch.cat([memory, question], dim=1))
         return logits
 
@@ -82,21 +94,29 @@ class Control(nn.Module):
 
 
 class Read(nn.Module):
-    """r1–r4: attend to the places of the picture that the control asks for, in the light of the memory."""
+    """r1–r4: attend to the places of the picture that the control asks for, in the light of the memory.
+
+    The paper's equations, with ⊙ the product of each number with its own: I = (M m) ⊙ (K k) for each place k,
+    I' = A I + B k, and the score of the place is wᵀ(c ⊙ I'). That is linear in k. So the question to the picture can
+    be made first, without an I' per place: with u = w ⊙ c, the score is (M m ⊙ Aᵀu)ᵀ K k + (Bᵀu)ᵀ k.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.memory = nn.Linear(width, width)
         self.knowledge = nn.Linear(width, width)
-        self.joint = nn.Linear(2 * width, width)
-        self.attention = nn.Linear(width, 1)
+        self.related = nn.Linear(width, width, bias=False)  # A; a bias here would add the same to every place
+        self.alone = nn.Linear(width, width, bias=False)  # B
+        self.attention = nn.Linear(width, 1, bias=False)  # w
 
-    def forward(self, memory: torch.Tensor, control: torch.Tensor, knowledge: torch.Tensor) -> torch.Tensor:
-        """What was read `(n, width)`: a mean of the knowledge `(n, places, width)`."""
-        related = self.memory(memory)[:, None] * self.knowledge(knowledge)
-        joint = elu(self.joint(torch.cat([related, knowledge], dim=2)))
-        scores = self.attention(elu(control[:, None] * joint))[..., 0]
-        return torch.einsum("np,npw->nw", scores.softmax(dim=1), knowledge)
+    def forward(
+        self, memory: torch.Tensor, control: torch.Tensor, knowledge: torch.Tensor, projected: torch.Tensor
+    ) -> torch.Tensor:
+        """What was read `(n, width)`: a mean of the knowledge k `(n, places, width)`, with K k as `projected`."""
+        wanted = self.attention.weight * control
+        with_memory = self.memory(memory) * (wanted @ self.related.weight)
+        scores = projected @ with_memory[:, :, None] + knowledge @ (wanted @ self.alone.weight)[:, :, None]
+        return (scores.softmax(dim=1).mT @ knowledge)[:, 0]
 
 
 class Write(nn.Module):

@@ -34,6 +34,7 @@ REGISTRY = (
     "modelkeep.harden.studies.plasticity.memory:MEMORY",
     "modelkeep.harden.studies.plasticity.sweep:SWEEP",
     "modelkeep.harden.studies.plasticity.hypotheses:PHI",
+    "modelkeep.harden.studies.table_4_1:TABLE_4_1",
 )
 
 

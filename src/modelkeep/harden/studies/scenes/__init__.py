@@ -1,7 +1,7 @@
-"""CLEVR-like scenes: things on a table that can be drawn and asked about, each question with a program that answers it.
+"""CLEVR-like scenes: things that can be drawn and asked about, each question with a program that answers it.
 
-CLEVR (Johnson et al. 2017) renders its scenes in Blender; these are drawn by a few lines of torch, so that a study needs
-no download. Words, attributes, relations and the five question families are CLEVR's.
+CLEVR (Johnson et al. 2017) renders its scenes in Blender; these are drawn by a few lines of torch, so that a study
+needs no download. Words, attributes, relations and the five question families are CLEVR's.
 """
 
 from __future__ import annotations
