@@ -109,7 +109,7 @@ class Ball:
                 (self.radius / _lengths(offset).clamp_min(1e-12)).clamp_max(1), offset
             )
         elif self.norm == "l1":
-            moved = original + _onto_l1(moved - original, self.radius)
+            moved = original + self._onto_l1(moved - original, original, self.radius)
         else:
             size = _positions(moved - original)
             kept = torch.zeros_like(size, dtype=torch.bool)
@@ -117,6 +117,32 @@ class Ball:
             shape = (len(moved), 1, *moved.shape[2:]) if moved.ndim == 4 else moved.shape
             moved = torch.where(kept.view(shape), moved, original)
         return moved if self.bounds is None else moved.clamp(*self.bounds)
+
+    def _onto_l1(self, offset: torch.Tensor, original: torch.Tensor, radius: float) -> torch.Tensor:
+        """The nearest offsets of l1 length at most `radius` that keep `original` within the bounds.
+
+        Each size is cut by one threshold per example, to no less than 0 and no more than the room up to its bound. To
+        cut first and put into the bounds afterwards would waste the length that is lost there (Croce & Hein 2021).
+        """
+        size, room = offset.flatten(1).abs(), offset.new_tensor(torch.inf)
+        if self.bounds is not None:
+            low, high = self.bounds
+            room = torch.where(offset > 0, high - original, original - low).flatten(1)
+        threshold = floor = size.new_zeros(len(size), 1)
+        ceiling = size.amax(dim=1, keepdim=True)
+        for _ in range(100):  # ten are enough, but NaN would never be done
+            kept = torch.minimum((size - threshold).clamp_min(0), room)
+            excess = kept.sum(dim=1, keepdim=True) - radius
+            floor, ceiling = torch.where(excess > 0, threshold, floor), torch.where(excess < 0, threshold, ceiling)
+            # The length is piecewise linear in the threshold: Newton's steps end in a few, where they stay between.
+            slope = ((kept > 0) & (kept < room)).sum(dim=1, keepdim=True)
+            better = threshold + excess / slope.clamp_min(1)
+            better = torch.where((floor < better) & (better < ceiling), better, (floor + ceiling) / 2)
+            done = (excess.abs() <= 4 * torch.finfo(size.dtype).eps * radius) | (better <= floor) | (better >= ceiling)
+            if done.all():
+                break
+            threshold = torch.where(done, threshold, better)
+        return (offset.flatten(1).sign() * kept).view_as(offset)
 
     def exactly(self, moved: torch.Tensor, original: torch.Tensor) -> torch.Tensor:
         """`moved`, drawn inwards by the rounding of its own type, so that `distance` never exceeds the radius.
@@ -178,14 +204,3 @@ def _largest(gradient: torch.Tensor, count: int) -> torch.Tensor:
     flat = gradient.flatten(1)
     top = flat.abs().topk(count, dim=1).indices
     return torch.zeros_like(flat).scatter_(1, top, flat.gather(1, top).sign() / count).view_as(gradient)
-
-
-def _onto_l1(offset: torch.Tensor, radius: float) -> torch.Tensor:
-    """The nearest offsets of l1 length at most `radius`: soft thresholding, its threshold by sorting (Duchi 2008)."""
-    size = offset.flatten(1).abs()
-    falling = size.sort(dim=1, descending=True).values
-    rank = torch.arange(1, size.shape[1] + 1, device=size.device)
-    thresholds = (falling.cumsum(dim=1) - radius) / rank
-    last = (falling > thresholds).sum(dim=1, keepdim=True).clamp_min(1)
-    threshold = thresholds.gather(1, last - 1).clamp_min(0)  # below zero: already inside
-    return (offset.flatten(1).sign() * (size - threshold).clamp_min(0)).view_as(offset)
