@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,46 +124,25 @@ def harden(
     >>> hardened.verdict  # four examples show nothing
     'unclear'
     """
-    if isinstance(method, str) and method not in METHODS:
-        raise bad_parameter("harden", "method", f"one of {', '.join(map(repr, METHODS))}, or an objective", method)
+    _require_known(method)  # before anything that takes long
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         before = attack(model, held_out, norm=norm, radius=radius, seed=seed)
-        seconds_before = 0.0
-        objective: Objective | OwnGradients
-        if method == "distil":
-            teacher = _copy(model)
-            path = None if checkpoint is None else Path(checkpoint).with_suffix(".teacher")
-            taught = fit(
-                teacher,
-                data,
-                AtTemperature(TEMPERATURE),
-                recipe,
-                seed=seed,
-                held_out=held_out,
-                checkpoint=path,
-                checkpoint_seconds=checkpoint_seconds,
-            )
-            seconds_before = taught.provenance.seconds
-            objective = distil(teacher, data, temperature=TEMPERATURE)
-        else:
-            objective = OBJECTIVES[method](radius, norm) if isinstance(method, str) else method
-        if method == "free" and recipe.replays == 1:
-            recipe = replace(recipe, replays=REPLAYS, epochs=recipe.epochs and ceil(recipe.epochs / REPLAYS))
-        plain = _plain_seconds(model, data, recipe, held_out, seed)
         trained = _copy(model)
-        fitted = fit(
+        fitted, seconds = train_hardened(
             trained,
             data,
-            objective,
+            method,
             recipe,
-            seed=seed,
             held_out=held_out,
+            norm=norm,
+            radius=radius,
+            seed=seed,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
         )
+        plain = _plain_seconds(model, data, recipe, held_out, seed)
         after = attack(trained, held_out, norm=norm, radius=radius, seed=seed)
         load_into(model.module, tensors_of(trained.module))
-        seconds = seconds_before + fitted.provenance.seconds
         return Hardened(
             provenance=provenance(),
             method=method if isinstance(method, str) else fitted.objective,
@@ -179,6 +159,42 @@ def harden(
             verdict=verdict(before.robust_accuracy, after.robust_accuracy, after.health),
             training=fitted,
         )
+
+
+def train_hardened(
+    model: Model,
+    data: Data,
+    method: str | Objective | OwnGradients,
+    recipe: Recipe,
+    *,
+    held_out: Data | None = None,
+    norm: Norm = "linf",
+    radius: float,
+    seed: int,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
+) -> tuple[Fitted, float]:
+    """Only the training of `harden`, in place: what `fit` returns, and the seconds, a teacher's included."""
+    _require_known(method)
+    train = partial(fit, seed=seed, held_out=held_out, checkpoint_seconds=checkpoint_seconds)
+    taught = 0.0
+    objective: Objective | OwnGradients
+    if method == "distil":
+        teacher = _copy(model)
+        beside = None if checkpoint is None else Path(checkpoint).with_suffix(".teacher")
+        taught = train(teacher, data, AtTemperature(TEMPERATURE), recipe, checkpoint=beside).provenance.seconds
+        objective = distil(teacher, data, temperature=TEMPERATURE)
+    else:
+        objective = OBJECTIVES[method](radius, norm) if isinstance(method, str) else method
+    if method == "free" and recipe.replays == 1:
+        recipe = replace(recipe, replays=REPLAYS, epochs=recipe.epochs and ceil(recipe.epochs / REPLAYS))
+    fitted = train(model, data, objective, recipe, checkpoint=checkpoint)
+    return fitted, taught + fitted.provenance.seconds
+
+
+def _require_known(method: str | Objective | OwnGradients) -> None:
+    if isinstance(method, str) and method not in METHODS:
+        raise bad_parameter("harden", "method", f"one of {', '.join(map(repr, METHODS))}, or an objective", method)
 
 
 def _plain_seconds(model: Model, data: Data, recipe: Recipe, held_out: Data, seed: int) -> float:
