@@ -30,7 +30,7 @@ class Momentum:
     steps: int = 20
     step_size: float | None = None
     momentum: float = 1.0
-    diversity: float = 0.5
+    diversity: float = 0.0
     random_start: bool = False
     name: ClassVar[str] = "momentum"
     sees: ClassVar[type[Weights]] = Weights
@@ -83,6 +83,7 @@ def shrunken(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     height, width = x.shape[2:]
     share = 1 - float(torch.rand((), generator=generator)) / 8
     small = (max(1, math.floor(share * height)), max(1, math.floor(share * width)))
-    top, left = (int(torch.randint(full - part + 1, (), generator=generator)) for full, part in zip(x.shape[2:], small))
+    top = int(torch.randint(height - small[0] + 1, (), generator=generator))
+    left = int(torch.randint(width - small[1] + 1, (), generator=generator))
     resized = functional.interpolate(x, size=small, mode="bilinear", align_corners=False)
     return functional.pad(resized, (left, width - small[1] - left, top, height - small[0] - top))
