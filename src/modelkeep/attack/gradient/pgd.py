@@ -68,12 +68,11 @@ def pgd(
 
 @dataclass(frozen=True)
 class PGD:
-    """The inner loop: `steps` of `step_size` (None: 2.5 · radius / steps) from a random start."""
+    """The inner loop: `steps` of `step_size` (None: 2.5 · radius / steps) from a random start or, as BIM, the original."""
 
     steps: int = 40
     step_size: float | None = None
     random_start: bool = True
-    name: ClassVar[str] = "PGD"
     sees: ClassVar[type[Weights]] = Weights
 
     def __post_init__(self) -> None:
@@ -81,6 +80,11 @@ class PGD:
             raise bad_parameter("PGD", "steps", "at least 1", self.steps)
         if self.step_size is not None and not self.step_size > 0:
             raise bad_parameter("PGD", "step_size", "a number above 0", self.step_size)
+
+    @property
+    def name(self) -> str:
+        """As the papers call it."""
+        return "PGD" if self.random_start else "BIM"
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """Where the ascent ends for each example, `(n, ...)`."""
