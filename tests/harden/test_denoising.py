@@ -60,6 +60,15 @@ def test_the_median_filter_is_scipys(size: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_blocks_can_be_differentiated_twice_for_gradient_penalties(kind: Kind) -> None:
+    torch.manual_seed(0)
+    block = Denoise(2, kind).double()
+    nn.init.normal_(block.conv.weight)
+    x = torch.randn(1, 2, 3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(block, x)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_new_blocks_change_no_bit_of_the_logits_and_nothing_of_the_owners_model(kind: Kind) -> None:
     torch.manual_seed(0)
     model = Model(small_resnet((3, 16, 16), 5), input_shape=(3, 16, 16), classes=5)

@@ -48,6 +48,14 @@ def test_transforms_act_on_the_owners_units_before_the_preprocessing() -> None:
         defended(model, nn.Sequential(Foveate(), Jpeg()))
 
 
+def test_a_transform_for_images_is_refused_in_front_of_a_table() -> None:
+    table = Model(nn.Linear(4, 2), input_shape=(4,), classes=2)
+    for transform in (Foveate(), RandomResize(), Jpeg()):
+        with pytest.raises(InputError, match=r"does not fit a model for inputs of shape \(4,\)"):
+            defended(table, transform)
+    assert defended(table, LogitNoise()).input_shape == (4,)
+
+
 def test_foveation_keeps_the_middle_and_all_of_it_at_share_1() -> None:
     x = images()
     assert torch.allclose(Foveate(1.0)(x), x, atol=1e-6)

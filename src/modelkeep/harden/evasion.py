@@ -79,7 +79,7 @@ def evade(
     detector.model.require_fit(data)
     both = together(detector)
     seen = replace(data, classes=both.classes)
-    with measured(seed, both.fingerprint(), data.fingerprint()) as provenance:
+    with measured(seed, detector.model.fingerprint(), data.fingerprint()) as provenance:
         right, alarm = _answers(detector, data.x, data.y)
         clean = Estimate.rate(int((right & ~alarm).sum()), len(data))
         success = ~right & ~alarm  # lost without an attack

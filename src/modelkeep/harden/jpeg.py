@@ -39,6 +39,7 @@ class Jpeg(nn.Module):
     luminance: torch.Tensor
     chrominance: torch.Tensor
     to_ycc: torch.Tensor
+    to_rgb: torch.Tensor
 
     def __init__(self, quality: int = 75, bounds: tuple[float, float] = (0.0, 1.0)) -> None:
         super().__init__()
@@ -54,6 +55,7 @@ class Jpeg(nn.Module):
         self.register_buffer("chrominance", _table(CHROMINANCE, quality), persistent=False)
         mixed = [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]]
         self.register_buffer("to_ycc", torch.tensor(mixed), persistent=False)
+        self.register_buffer("to_rgb", torch.linalg.inv(torch.tensor(mixed)), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         low, high = self.bounds
@@ -64,7 +66,7 @@ class Jpeg(nn.Module):
             # Both colour differences are centred at 0 already, and shifting Y by 128 commutes with the mixing.
             ycc = torch.einsum("oc,nchw->nohw", self.to_ycc, grey).round()
             ycc = torch.cat([self._coded(ycc[:, :1], self.luminance), self._coded(ycc[:, 1:], self.chrominance)], dim=1)
-            decoded = torch.einsum("oc,nchw->nohw", torch.linalg.inv(self.to_ycc), ycc)
+            decoded = torch.einsum("oc,nchw->nohw", self.to_rgb, ycc)
         return low + (decoded + 128).round().clamp(0, 255) * ((high - low) / 255)
 
     def _coded(self, planes: torch.Tensor, table: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,8 @@ def defended(model: Model, transform: nn.Module) -> Model:
     """A copy of the model with `transform` in front of its preprocessing, or behind it if it is `LogitNoise`.
 
     The parts are called `transform`, `preprocessing` and `network`, so `bpda(defended(model, Jpeg()), "transform")` is
-    what an attacker differentiates who knows of the compression.
+    what an attacker differentiates who knows of the compression. To keep it in a file, save the model itself and defend
+    it again.
 
     >>> from modelkeep.architectures import small_cnn
     >>> model = Model(small_cnn((3, 8, 8), 10), input_shape=(3, 8, 8), classes=10)
@@ -41,9 +42,19 @@ def defended(model: Model, transform: nn.Module) -> Model:
     transform, network = copy.deepcopy(transform), copy.deepcopy(model.module)
     card = replace(model.card, architecture=None, arguments={})
     if isinstance(transform, LogitNoise):
-        return Model.from_card(nn.Sequential(OrderedDict(network=network, transform=transform)), card, model.device)
-    parts = OrderedDict(transform=transform.to(model.dtype), preprocessing=preprocessing_of(model), network=network)
-    return Model.from_card(nn.Sequential(parts), replace(card, preprocessing=Preprocessing()), model.device)
+        parts = OrderedDict(network=network, transform=transform)
+    else:
+        card = replace(card, preprocessing=Preprocessing())
+        parts = OrderedDict(transform=transform.to(model.dtype), preprocessing=preprocessing_of(model), network=network)
+    made = Model.from_card(nn.Sequential(parts), card, model.device)
+    try:
+        with made.frozen(seed=0):
+            made.logits(made.probe())
+    except (RuntimeError, IndexError, ValueError) as error:
+        raise InputError(
+            f"{type(transform).__name__} does not fit a model for inputs of shape {model.input_shape}: {error}"
+        ) from error
+    return made
 
 
 def preprocessing_of(model: Model) -> nn.Module:
