@@ -116,7 +116,8 @@ class Read(nn.Module):
         wanted = self.attention.weight * control
         with_memory = self.memory(memory) * (wanted @ self.related.weight)
         scores = projected @ with_memory[:, :, None] + knowledge @ (wanted @ self.alone.weight)[:, :, None]
-        return (scores.softmax(dim=1).mT @ knowledge)[:, 0]
+        read: torch.Tensor = (scores.softmax(dim=1).mT @ knowledge)[:, 0]
+        return read
 
 
 class Write(nn.Module):

@@ -97,7 +97,7 @@ class Features(nn.Module):
         super().__init__()
         self.classifier = classifier.module  # so that it is frozen with the rest
         self.cut = classifier.slice(place)
-        found = torch.cat([self.cut.h(part).value.detach() for part in pictures.split(256)])
+        found = torch.cat([self.cut.h(part).value.detach() for part in torch.split(pictures, 256)])
         self.register_buffer("mean", found.mean(dim=(0, 2, 3), keepdim=True))
         self.register_buffer("scale", found.std(dim=(0, 2, 3), keepdim=True).clamp_min(1e-6))
 
@@ -108,7 +108,7 @@ class Features(nn.Module):
     def of(self, pictures: torch.Tensor, device: str) -> torch.Tensor:
         """Those of many pictures, without gradients and kept beside them, not on the device."""
         with torch.no_grad():
-            return torch.cat([self(part.to(device)).to(pictures.device) for part in pictures.split(256)])
+            return torch.cat([self(part.to(device)).to(pictures.device) for part in torch.split(pictures, 256)])
 
 
 class FromBank(nn.Module):

@@ -132,7 +132,7 @@ def _settings(size: Size, row: str) -> dict[str, Any]:
             "denoise": ["section2", "section3.block1"],
             "pixels": 32,
             "pictures": 2000,
-            "classifier_epochs": 6,
+            "classifier_epochs": 12,
             "radius": 8 / 255,
             "attack_steps": 3,
             "scenes": 2500,

@@ -48,7 +48,7 @@ Template = tuple[Callable[[Scene, Random], Asked | None], tuple[str, ...]]
 def ask(scene: Scene, family: str, random: Random) -> Question:
     """A question of the family about the scene. The answer is drawn first, so that no answer is the usual one."""
     if family not in FAMILIES:
-        raise unknown_class("The question families", family, FAMILIES)
+        raise unknown_class("The question families", family, tuple(FAMILIES))
     while True:
         template, answers = random.choice(FAMILIES[family])
         for wanted in random.sample(answers, len(answers)):
