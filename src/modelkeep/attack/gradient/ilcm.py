@@ -23,7 +23,7 @@ def ilcm(
     data: Data,
     *,
     norm: Norm = "linf",
-    radius: float | None,
+    radius: float | None = None,
     steps: int = 40,
     step_size: float | None = None,
     target: str | Target = LEAST_LIKELY,

@@ -68,7 +68,7 @@ def pgd(
 
 @dataclass(frozen=True)
 class PGD:
-    """The inner loop: `steps` of `step_size` (None: 2.5 · radius / steps) from a random start or, as BIM, the original."""
+    """The inner loop: `steps` of `step_size` (None: 2.5 · radius / steps) from a random start, or from the original."""
 
     steps: int = 40
     step_size: float | None = None

@@ -1,0 +1,115 @@
+"""The curve of accuracy against radius: how a model goes down as inputs may be moved further."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import TYPE_CHECKING
+
+import torch
+
+from modelkeep import progress
+from modelkeep.attack.attacked import Attacked
+from modelkeep.data import Data
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.model import Model
+from modelkeep.results import Estimate, Result, Tensor, measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RobustnessCurve(Result):
+    """The share of examples that are still answered rightly at each radius, the first of which is 0.
+
+    `fell_at` is the smallest distance at which each example was found wrong: 0 where it was wrong before, infinity
+    where no attack succeeded.
+    """
+
+    attack: str
+    norm: str
+    radii: tuple[float, ...]
+    accuracy: tuple[Estimate, ...]
+    health: tuple[str, ...]
+    queries: int
+    gradients: int
+    fell_at: Tensor = field(repr=False)
+
+    def rows(self) -> list[tuple[str, str]]:
+        at = zip(self.radii, self.accuracy, strict=True)
+        return [
+            ("attack", f"{self.attack} {self.norm}"),
+            *((f"accuracy at {radius:.3g}", str(accuracy)) for radius, accuracy in at),
+            ("passes", f"{self.queries:,} forward, {self.gradients:,} backward"),
+            ("health", "; ".join(self.health) or "nothing suspicious"),
+        ]
+
+    def draw(self) -> Figure:
+        """Accuracy against radius, in the band of its intervals."""
+        from modelkeep import plots
+
+        return plots.curve(
+            self.radii, {self.attack: self.accuracy}, x_label=f"radius, {self.norm}", y_label="accuracy, attacked"
+        )
+
+
+def robustness_curve(
+    model: Model, data: Data, attack: Callable[..., Attacked], radii: Sequence[float], *, seed: int
+) -> RobustnessCurve:
+    """Attack at every radius, and say how many examples are still answered rightly.
+
+    An attack that takes a radius begins with the largest. At a smaller one, only what fell at the larger is attacked
+    again: what stands there stands here, so that the curve never rises, and each example costs one failure at most.
+    An attack that looks for the smallest change is run once, for all radii.
+
+    Args:
+        model: The model; it is left as it was.
+        data: Examples with their true labels.
+        attack: Any of the attacks, its settings bound by `functools.partial`; a mask must fit every example.
+        radii: The radii, above 0, in any order.
+        seed: For the attack.
+
+    >>> from functools import partial
+    >>> from torch import nn
+    >>> from modelkeep.attack import pgd
+    >>> model = Model(nn.Linear(4, 2), input_shape=(4,), classes=2)
+    >>> x = torch.rand(8, 4)
+    >>> data = Data(x, model.predict(x), model.classes)
+    >>> robustness_curve(model, data, partial(pgd, norm="l2", steps=10), [0.1, 10.0], seed=0).radii
+    (0.0, 0.1, 10.0)
+    """
+    wanted = sorted(set(map(float, radii)))
+    if not wanted or not wanted[0] > 0:
+        raise bad_parameter("robustness_curve", "radii", "one or more numbers above 0", radii)
+    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+        runs: list[Attacked] = []
+        fell_at = torch.full((len(data),), torch.inf, dtype=torch.float64)
+        stood = torch.zeros(len(data), dtype=torch.bool)
+        in_a_ball = "radius" in signature(attack).parameters
+        with progress.task("accuracy against radius", len(wanted) if in_a_ball else 1) as task:
+            for radius in reversed(wanted) if in_a_ball else [None]:
+                # What fell within a smaller radius than it had to is known to fall here.
+                contested = torch.nonzero(~stood & (fell_at > (radius or 0.0))).flatten()
+                if len(contested):
+                    settings = {} if radius is None else {"radius": radius}
+                    found = attack(model, data.take(contested), **settings, seed=seed)
+                    if found.radius != radius:
+                        raise InputError(f"The attack's radius must be left to the curve. It is set to {found.radius}.")
+                    fallen = found.after != found.labels
+                    stood[contested[~fallen]] = True
+                    fell_at[contested[fallen]] = found.distance[fallen]
+                    runs.append(found)
+                task.advance(1)
+        return RobustnessCurve(
+            provenance=provenance(),
+            attack=runs[0].attack,
+            norm=runs[0].norm,
+            radii=(0.0, *wanted),
+            accuracy=tuple(Estimate.rate(int((fell_at > radius).sum()), len(data)) for radius in (0.0, *wanted)),
+            health=tuple(dict.fromkeys(note for run in runs for note in run.health)),
+            queries=sum(run.queries for run in runs),
+            gradients=sum(run.gradients for run in runs),
+            fell_at=fell_at,
+        )
