@@ -90,6 +90,7 @@ def test_evasion_finds_what_exists_on_a_line_and_nothing_else() -> None:
     assert found.held.value == pytest.approx(float((~found.success).double().mean()))
     again = Result.from_json(found.to_json())
     assert str(again) == str(found)
+    assert found.draw().axes
     with pytest.raises(InputError, match="'targets' parameter of evade must be from 1 to 1"):
         evade(detector, data, radius=0.1, targets=2, seed=0)
 
@@ -119,6 +120,7 @@ def test_a_detector_may_look_at_a_slice(trained: Model, digits: tuple[Data, Data
     seen = judge(detector, plain_pgd(trained, digits[1].first(100)))
     assert seen.auc.low > 0.6
     assert "network at conv2" in str(seen)
+    assert seen.draw().axes
 
 
 def test_an_attack_that_finds_nothing_teaches_and_judges_nothing(

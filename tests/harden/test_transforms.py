@@ -54,6 +54,8 @@ def test_a_transform_for_images_is_refused_in_front_of_a_table() -> None:
         with pytest.raises(InputError, match=r"does not fit a model for inputs of shape \(4,\)"):
             defended(table, transform)
     assert defended(table, LogitNoise()).input_shape == (4,)
+    with pytest.raises(InputError, match="LogitNoise belongs behind the network"):
+        defended(table, nn.Sequential(BitDepth(2), LogitNoise()))
 
 
 def test_foveation_keeps_the_middle_and_all_of_it_at_share_1() -> None:

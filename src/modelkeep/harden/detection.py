@@ -7,6 +7,7 @@ know it, and in `evasion` by an attack that wants to fool the model and stay unn
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -16,6 +17,9 @@ from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +94,13 @@ class Detected(Result):
             ("attacked inputs flagged", str(self.detection_rate)),
             ("clean inputs flagged", str(self.false_positive_rate)),
         ]
+
+    def draw(self) -> Figure:
+        """The shares that are flagged."""
+        from modelkeep import plots
+
+        flagged = {"attacked inputs": self.detection_rate, "clean inputs": self.false_positive_rate}
+        return plots.bars(flagged, title=self.detector, x_label="share that is flagged")
 
 
 def judge(detector: Detector, attacked: Attacked) -> Detected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -17,6 +18,9 @@ from modelkeep.harden.detection import Detector
 from modelkeep.harden.transforms import preprocessing_of
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NOTICED = "noticed by the detector"
 
@@ -48,6 +52,13 @@ class Evaded(Result):
             ("attacked: right or alarm", str(self.held)),
             ("health", "; ".join(self.health) or "nothing suspicious"),
         ]
+
+    def draw(self) -> Figure:
+        """How often model and detector stand together, clean and attacked."""
+        from modelkeep import plots
+
+        shares = {"clean: right, no alarm": self.clean, "attacked: right or alarm": self.held}
+        return plots.bars(shares, title=self.detector, x_label="share of the examples")
 
 
 def evade(

@@ -32,6 +32,8 @@ def defended(model: Model, transform: nn.Module) -> Model:
     >>> defended(model, Foveate(0.75)).predict(model.probe()).shape
     torch.Size([2])
     """
+    if not isinstance(transform, LogitNoise) and any(isinstance(part, LogitNoise) for part in transform.modules()):
+        raise InputError("LogitNoise belongs behind the network and the rest in front of it: call defended for each.")
     for part in transform.modules():
         bounds = getattr(part, "bounds", model.bounds)
         if bounds != model.bounds:
