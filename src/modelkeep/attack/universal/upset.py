@@ -1,0 +1,178 @@
+"""UPSET: a trained generator makes one perturbation per class that moves any input there (Sarkar et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from modelkeep.access import Labels
+from modelkeep.attack.ball import Ball
+from modelkeep.attack.case import Case
+from modelkeep.attack.frame import carry_out
+from modelkeep.attack.health import Health
+from modelkeep.data import Data
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.model import Model
+from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.training import Recipe, Step, fit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RECIPE = Recipe(epochs=30, batch_size=64, learning_rate=5e-3)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Upset(Result):
+    """One perturbation per target class, and how often each moves held-out examples there.
+
+    `perturbation: (targets, *input_shape)`, none of whose values exceeds `radius`; `success_rate` counts the examples
+    that were not answered so before.
+    """
+
+    radius: float
+    targets: tuple[str, ...]
+    success_rate: dict[str, Estimate | None]
+    clean_accuracy: Estimate
+    health: tuple[str, ...]
+    bounds: tuple[float, float] | None
+    perturbation: Tensor = field(repr=False)
+
+    def rows(self) -> list[tuple[str, str]]:
+        return [
+            ("perturbations", f"{len(self.targets)}, each within {self.radius:.3g} in linf"),
+            ("accuracy, clean", str(self.clean_accuracy)),
+            *((f"towards '{name}'", str(rate or "nothing to attack")) for name, rate in self.success_rate.items()),
+            ("health", "; ".join(self.health) or "nothing suspicious"),
+        ]
+
+    def draw(self) -> Figure:
+        """The perturbations as pictures; for tables, their success rates."""
+        from modelkeep import plots
+
+        rates = {name: rate for name, rate in self.success_rate.items() if rate is not None}
+        if self.perturbation.ndim == 4 and self.perturbation.shape[1] in (1, 3):
+            titles = [f"{name}: {rates[name].value:.0%}" if name in rates else name for name in self.targets]
+            pictures = 0.5 + self.perturbation / (2 * self.radius)  # grey where nothing is changed
+            return plots.image_grid(pictures, titles, columns=min(5, len(titles)))
+        return plots.bars(rates, x_label="success rate on held-out examples")
+
+
+def upset(
+    model: Model,
+    data: Data,
+    *,
+    radius: float,
+    targets: Sequence[str] | None = None,
+    recipe: Recipe = RECIPE,
+    held_out: float = 0.3,
+    batch_size: int = 256,
+    seed: int,
+) -> Upset:
+    """Train a generator R whose perturbation R(t), added to any input, makes the model answer class t.
+
+    Minimises the cross-entropy of t at clip(x + radius · tanh R(t)) over the examples and the targets.
+
+    Args:
+        model: The model; gradients of its weights are not computed, and it is left as it was.
+        data: Examples with their true labels.
+        radius: The largest change of any value, in the owner's units.
+        targets: The classes to move inputs to; all where they are not given.
+        recipe: How the generator is trained.
+        held_out: The share of the data that it is not trained on, but judged by.
+        batch_size: Examples that are run at once when it is judged.
+        seed: For the split, the generator and its training.
+    """
+    if not 0 < held_out < 1:
+        raise bad_parameter("upset", "held_out", "a share between 0 and 1", held_out)
+    ball = Ball("linf", radius, model.bounds)
+    model.require_fit(data)
+    x, names = model.checked(data.x), model.classes if targets is None else tuple(targets)
+    chosen = torch.tensor([model.class_index(name) for name in names], dtype=torch.int64)
+    if len(data) < 2 or not names:
+        raise InputError(f"upset needs 2 examples and 1 target at least. Got {len(data)} and {len(names)}.")
+    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+        size = min(max(1, round(held_out * len(data))), len(data) - 1)
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+        judged, learnt = data.take(order[:size]), data.take(order[size:])
+        flatness = _flatness(model, x[order[size:]][:batch_size])
+        perturbed = Perturbed(model.forward, len(model.classes), x[0], ball)
+        generator = Model(perturbed, input_shape=model.input_shape, classes=model.classes, bounds=model.bounds)
+        fit(generator, learnt, Towards(chosen), recipe, seed=seed)
+        with torch.no_grad():
+            perturbation = perturbed.perturbation(chosen.to(model.device))
+        attacked = {
+            name: carry_out(
+                model, judged, [Added(change)], attack="UPSET", ball=ball, target=name, batch_size=batch_size, seed=seed
+            )
+            for name, change in zip(names, perturbation, strict=True)
+        }
+        return Upset(
+            provenance=provenance(),
+            radius=radius,
+            targets=names,
+            success_rate={name: found.success_rate for name, found in attacked.items()},
+            clean_accuracy=attacked[names[0]].clean_accuracy,
+            health=tuple(dict.fromkeys([*flatness.notes(), *(note for a in attacked.values() for note in a.health)])),
+            bounds=model.bounds,
+            perturbation=perturbation.cpu(),
+        )
+
+
+class Perturbed(nn.Module):
+    """The generator, and in front of the victim: logits of clip(x + radius · tanh R(t)).
+
+    The victim is a plain function here, not a part: the training loop trains the generator and finds nothing else.
+    """
+
+    def __init__(self, victim: Callable[[torch.Tensor], torch.Tensor], classes: int, like: torch.Tensor, ball: Ball):
+        super().__init__()
+        self.victim, self.classes, self.shape, self.dtype, self.ball = victim, classes, like.shape, like.dtype, ball
+        self.generator = nn.Sequential(nn.Linear(classes, 128), nn.ReLU(), nn.Linear(128, like.numel())).to(like.dtype)
+
+    def perturbation(self, target: torch.Tensor) -> torch.Tensor:
+        """radius · tanh R(t) for the targets `t: (n,)`."""
+        seen: torch.Tensor = self.generator(one_hot(target, self.classes).to(self.dtype))
+        return self.ball.reach * seen.tanh().view(-1, *self.shape)
+
+    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        moved = x + self.perturbation(target)
+        return self.victim(moved if self.ball.bounds is None else moved.clamp(*self.ball.bounds))
+
+
+@dataclass(frozen=True)
+class Towards:
+    """The cross-entropy of a target drawn from `targets` for each example."""
+
+    targets: torch.Tensor
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        drawn = torch.randint(len(self.targets), y.shape, generator=step.generator, device=y.device)
+        target = self.targets.to(y.device)[drawn]
+        return cross_entropy(model.module(x, target), target)
+
+
+@dataclass(frozen=True)
+class Added:
+    """The inner loop that is none: the same change for all."""
+
+    change: torch.Tensor
+    name: ClassVar[str] = "UPSET"
+    sees: ClassVar[type[Labels]] = Labels
+
+    def __call__(self, case: Case[Labels]) -> torch.Tensor:
+        return case.inside(case.original + self.change)
+
+
+def _flatness(model: Model, x: torch.Tensor) -> Health:
+    """Whether the model has a gradient for the generator to follow."""
+    health, x = Health(), x.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = model.forward(x)
+        health.see_gradient(*torch.autograd.grad(cross_entropy(logits, logits.argmin(dim=1)), x))
+    return health
