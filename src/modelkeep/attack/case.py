@@ -33,6 +33,16 @@ class Search(Protocol):
     def __call__(self, case: Case[Weights], /) -> torch.Tensor: ...
 
 
+def wrongness(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """u = log Σ exp of the other logits, minus the label's `(n,)`: the cross-entropy is log(1 + exp u).
+
+    It rises in the very same direction, but its gradient neither rounds nor underflows to zero where the network is
+    sure.
+    """
+    label = labels[:, None]
+    return logits.scatter(1, label, -torch.inf).logsumexp(dim=1) - logits.gather(1, label)[:, 0]
+
+
 @dataclass(frozen=True)
 class Target:
     """The class that the answer should become, where it differs from example to example."""
@@ -97,14 +107,8 @@ class Case(Generic[View]):
         return (gradient if self.allowed is None else gradient * self.allowed), logits.detach()
 
     def gain(self, logits: torch.Tensor) -> torch.Tensor:
-        """How far the wanted answer is ahead, smoothly: u = log Σ exp of the other logits, minus the label's.
-
-        The cross-entropy of the label is log(1 + exp u). It rises in the very same direction, but its gradient
-        underflows to zero where the model is sure; this one's never does.
-        """
-        others = logits.scatter(1, self.goal[:, None], -torch.inf).logsumexp(dim=1)
-        ahead = others - logits.gather(1, self.goal[:, None])[:, 0]
-        return -ahead if self.targeted else ahead
+        """How far the wanted answer is ahead, smoothly `(n,)`."""
+        return -wrongness(logits, self.goal) if self.targeted else wrongness(logits, self.goal)
 
     def lead(self, logits: torch.Tensor) -> torch.Tensor:
         """How far the wanted answer is ahead of the best other one `(n,)`; above 0 it is given."""

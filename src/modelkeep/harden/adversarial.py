@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from modelkeep.attack.ball import Ball, Norm
+from modelkeep.attack.case import wrongness
 from modelkeep.attack.gradient.ascent import ascend
 from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
@@ -52,7 +53,7 @@ class Adversarial:
         with model.frozen(step.generator.initial_seed()):
             start = ball.random_point(x, step.generator) if self.random_start else x
             return ascend(
-                lambda moved: _wrongness(model.forward(moved), y),
+                lambda moved: wrongness(model.forward(moved), y),
                 x,
                 start,
                 ball=ball,
@@ -135,15 +136,6 @@ class Free:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on with what a checkpoint kept."""
         self._perturbation = state["perturbation"]
-
-
-def _wrongness(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """u = log Σ exp of the other logits, minus the label's `(n,)`: the cross-entropy is log(1 + exp u).
-
-    It rises in the same direction, but its gradient neither rounds nor underflows to zero where the network is sure.
-    """
-    label = y[:, None]
-    return logits.scatter(1, label, -math.inf).logsumexp(dim=1) - logits.gather(1, label)[:, 0]
 
 
 def check_radius(objective: str, radius: float | Schedule) -> None:
