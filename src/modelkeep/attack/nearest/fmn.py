@@ -1,0 +1,145 @@
+"""FMN: find the boundary by growing and shrinking a ball, and climb the margin within it (Pintor et al. 2021)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from modelkeep.access import Weights
+from modelkeep.attack.attacked import Attacked
+from modelkeep.attack.ball import Ball, Norm, per_example
+from modelkeep.attack.case import Case, Target
+from modelkeep.attack.frame import carry_out
+from modelkeep.data import Data
+from modelkeep.errors import bad_parameter
+from modelkeep.model import Model
+
+
+def fmn(
+    model: Model,
+    data: Data,
+    *,
+    norm: Norm = "l2",
+    steps: int = 100,
+    step_size: float | None = None,
+    gamma: float = 0.05,
+    target: str | Target | None = None,
+    mask: torch.Tensor | None = None,
+    batch_size: int = 256,
+    seed: int,
+) -> Attacked:
+    """Look for the smallest change in any norm that makes the model answer wrongly, fast.
+
+    Args:
+        model: The model; gradients of its weights are not computed, and it is left as it was.
+        data: Examples with their true labels.
+        norm: "linf", "l2", "l1" or "l0".
+        steps: Gradient steps.
+        step_size: The l2 length of the first step, which falls to a hundredth. None is the width of the model's
+            bounds, or 1 where it has none.
+        gamma: By which share the ball first shrinks where the answer is wrong, and grows where it is not.
+        target: The class that the answer should become; without it, any wrong answer will do.
+        mask: True where the input may change; it must broadcast to the inputs' shape.
+        batch_size: Examples that are run at once.
+        seed: For what the model may draw; FMN itself draws nothing.
+    """
+    return carry_out(
+        model,
+        data,
+        [FMN(steps, step_size, gamma)],
+        attack="FMN",
+        ball=Ball(norm, None, model.bounds),
+        target=target,
+        mask=mask,
+        batch_size=batch_size,
+        seed=seed,
+    )
+
+
+@dataclass(frozen=True)
+class FMN:
+    """The inner loop: `steps` whose length and whose `gamma` fall along a cosine."""
+
+    steps: int = 100
+    step_size: float | None = None
+    gamma: float = 0.05
+    name: ClassVar[str] = "FMN"
+    sees: ClassVar[type[Weights]] = Weights
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise bad_parameter("FMN", "steps", "at least 1", self.steps)
+        if self.step_size is not None and not self.step_size > 0:
+            raise bad_parameter("FMN", "step_size", "a number above 0", self.step_size)
+        if not 0 < self.gamma < 1:
+            raise bad_parameter("FMN", "gamma", "between 0 and 1", self.gamma)
+
+    def __call__(self, case: Case[Weights]) -> torch.Tensor:
+        """The nearest input found for each example, `(n, ...)`; the original where there is none."""
+        x, found = case.original, case.original.clone()
+        width = 1.0 if case.ball.bounds is None else case.ball.bounds[1] - case.ball.bounds[0]
+        first = self.step_size or width
+        uphill = Ball("l2", None)
+        nearest = x.new_full((len(x),), torch.inf)
+        radius = torch.ones_like(nearest) if case.ball.norm == "l0" else torch.full_like(nearest, torch.inf)
+        for step in range(self.steps):
+            falling = (1 + math.cos(math.pi * step / self.steps)) / 2
+            gamma = 1e-4 + (self.gamma - 1e-4) * falling
+            gradient, logits = case.gradient(x, case.lead)
+            if step == 0:
+                case.health.see_gradient(gradient)
+            gradient = torch.nan_to_num(gradient)
+            distance = case.ball.distance(x, case.original).to(nearest)
+            won = case.reached(logits)
+            nearer = won & (distance < nearest)
+            found[nearer], nearest[nearer] = x[nearer], distance[nearer]
+            if case.ball.norm == "l0":
+                radius = _whole(radius, nearest, won, gamma)
+            else:
+                # Until something is found, the ball reaches to the linearised boundary.
+                boundary = distance + case.lead(logits).abs() / _dual(gradient, case.ball.norm).clamp_min(1e-12)
+                grown = torch.where(nearest.isfinite(), radius, boundary) * (1 + gamma)
+                radius = torch.where(won, torch.minimum(radius * (1 - gamma), nearest), grown)
+            size = first * (0.01 + 0.99 * falling)
+            change = x + size * uphill.steepest(case.ball.open(x, gradient)) - case.original
+            x = case.inside(case.original + _shrunk(change, radius, case.ball.norm))
+        return found
+
+
+def _whole(radius: torch.Tensor, nearest: torch.Tensor, won: torch.Tensor, gamma: float) -> torch.Tensor:
+    """The radius in l0 changes by at least one."""
+    fewer = torch.minimum(torch.minimum(radius - 1, (radius * (1 - gamma)).floor()), nearest)
+    more = torch.maximum(radius + 1, (radius * (1 + gamma)).floor())
+    return torch.where(won, fewer, more).clamp_min(1)
+
+
+def _dual(gradient: torch.Tensor, norm: Norm) -> torch.Tensor:
+    """The length of the gradient in the norm that goes with `norm`: how fast a linear function grows at best."""
+    size = gradient.flatten(1).abs()
+    if norm == "linf":
+        return size.sum(dim=1)
+    return size.square().sum(dim=1).sqrt() if norm == "l2" else size.amax(dim=1)
+
+
+def _shrunk(change: torch.Tensor, radius: torch.Tensor, norm: Norm) -> torch.Tensor:
+    """The nearest change that is no longer than `radius: (n,)`."""
+    flat, limit = change.flatten(1), radius[:, None]
+    if norm == "linf":
+        return torch.minimum(torch.maximum(flat, -limit), limit).view_as(change)
+    if norm == "l2":
+        length = flat.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-12)
+        return (flat * (limit / length).clamp_max(1)).view_as(change)
+    if norm == "l1":
+        # Soft thresholding, with the threshold by sorting (Duchi et al. 2008).
+        sizes = flat.abs().sort(dim=1, descending=True).values
+        thresholds = (sizes.cumsum(dim=1) - limit) / torch.arange(1, flat.shape[1] + 1, device=flat.device)
+        last = (sizes > thresholds).sum(dim=1, keepdim=True).clamp_min(1) - 1
+        threshold = thresholds.gather(1, last).clamp_min(0)
+        return (flat.sign() * (flat.abs() - threshold).clamp_min(0)).view_as(change)
+    # In l0, the largest changes: of pixels, whichever of their channels, or of the values of a table.
+    sizes = change.abs().amax(dim=1, keepdim=True) if change.ndim == 4 else change.abs()
+    rank = sizes.flatten(1).argsort(dim=1, descending=True).argsort(dim=1).view_as(sizes)
+    return torch.where(rank < per_example(radius, change), change, 0.0)
