@@ -78,10 +78,12 @@ def by_words(question: Question, scene: Scene) -> str:
         case ["are", "there"]:
             between = "and" if "equal" in words else "than"
             before, after = split(words[2:], between)
-            one, other = (
+            first, second = (
                 sum(are(thing, kind) for thing in scene) for kind in (before[4 if "equal" in words else 1 :], after)
             )
-            return "yes" if {"more": one > other, "fewer": one < other, "an": one == other}[before[0]] else "no"
+            return (
+                "yes" if {"more": first > second, "fewer": first < second, "an": first == second}[before[0]] else "no"
+            )
         case _:  # is the … the same colour as the …
             subject, rest = split(words[2:], "same")
             attribute, reference = rest[0], rest[3:]

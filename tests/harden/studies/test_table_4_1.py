@@ -101,6 +101,6 @@ def test_a_missing_trial_is_missing_in_the_table() -> None:
 
 def test_both_sizes_have_all_rows_of_the_same_code() -> None:
     for size in ("small", "paper"):
-        found: list[Trial] = list(TABLE_4_1.trials(size, 3))  # type: ignore[arg-type]
+        found: list[Trial] = list(TABLE_4_1.trials(size, 3))
         assert [trial.parameters["features"] for trial in found] == list(ROWS)
         assert {trial.function for trial in found} == {"modelkeep.harden.studies.table_4_1:answered"}
