@@ -192,5 +192,7 @@ def test_nonsense_is_refused(target: Model, halves: tuple[Data, Data]) -> None:
         transfer(target, data, answers="labels", discriminate=True, radius=0.1, seed=0)
     with pytest.raises(InputError, match="at least 2 questions"):
         transfer(target, data, questions=data.first(1), radius=0.1, seed=0)
+    with pytest.raises(InputError, match=r"takes values in \(0.0, 1.0\), but the questions"):
+        transfer(target, data, questions=replace(data, x=255 * data.x, bounds=None), radius=0.1, seed=0)
     with pytest.raises(InputError, match="at least 10 candidates"):
         proxy_set(Scores(target), data.first(5), seed=0)

@@ -37,7 +37,7 @@ def one_pixel(
 
     A pixel takes any value within the model's bounds. Of a table a pixel is one feature, and where the model has no
     bounds it takes any value between the smallest and the largest that the feature has in `data`. All examples evolve
-    at once, one pass per generation, and an example is dropped as soon as it is solved.
+    at once, one pass per generation; an example is dropped as soon as it is solved, or its candidates are all alike.
 
     Args:
         model: The model; only its probabilities are asked for.
@@ -105,7 +105,8 @@ class OnePixel:
             solved = reached.any(dim=1)
             if solved.any():
                 case.health.see_solved(generation, int(solved.sum()), self.generations + 1)
-                rest = ~solved
+            if (ended := solved | self._alike(going, parents)).any():
+                rest = ~ended
                 going, active, parents = going.part(rest), active[rest], parents[rest]
                 lead, reached = lead[rest], reached[rest]
             if len(active) == 0:
@@ -137,6 +138,12 @@ class OnePixel:
         children[..., 2:].clamp_(0, 1)
         return children
 
+    def _alike(self, case: Case[Scores], genes: torch.Tensor) -> torch.Tensor:
+        """Whether all candidates of an example have become one, `(n,)`: their children are then no others."""
+        spread = genes[..., 2:].amax(dim=1) - genes[..., 2:].amin(dim=1)
+        places = self._places(case, genes)
+        return (spread < 1e-3).flatten(1).all(dim=1) & (places == places[:, :1]).flatten(1).all(dim=1)
+
     def _ask(self, case: Case[Scores], genes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """How far each candidate leads, and whether that is far enough: `(n, population)` both."""
         population = genes.shape[1]
@@ -151,12 +158,17 @@ class OnePixel:
             reaches.append(each.reached(scores).view(-1, population))
         return torch.cat(leads), torch.cat(reaches)
 
-    def _inputs(self, case: Case[Scores], genes: torch.Tensor) -> torch.Tensor:
-        """The candidates as inputs, `(n, population, ...)`."""
-        channels, height, width = _grid(case.original)
+    def _places(self, case: Case[Scores], genes: torch.Tensor) -> torch.Tensor:
+        """Which pixels the candidates change, `(n, population, pixels)`, counted row by row."""
+        _, height, width = _grid(case.original)
         size = genes.new_tensor([height, width])
         rows, columns = (genes[..., :2] * size).floor().long().minimum(size.long() - 1).unbind(dim=-1)
-        place = (rows * width + columns)[:, :, None].expand(-1, -1, channels, -1)
+        return rows * width + columns
+
+    def _inputs(self, case: Case[Scores], genes: torch.Tensor) -> torch.Tensor:
+        """The candidates as inputs, `(n, population, ...)`."""
+        channels = _grid(case.original)[0]
+        place = self._places(case, genes)[:, :, None].expand(-1, -1, channels, -1)
         low, high = (end.reshape(channels, -1)[:, place[:, :, 0]].permute(1, 2, 0, 3) for end in self.span)
         value = low + (high - low) * genes[..., 2:].transpose(2, 3)
         x = case.original.reshape(len(genes), 1, channels, -1).repeat(1, genes.shape[1], 1, 1).scatter(3, place, value)

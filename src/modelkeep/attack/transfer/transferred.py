@@ -13,6 +13,7 @@ from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.case import Case
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.health import Health
+from modelkeep.attack.kept import kept
 from modelkeep.attack.transfer.momentum import Momentum
 from modelkeep.attack.transfer.proxy import RECIPE, Architecture, Proxy, ask, judged, train_proxy
 from modelkeep.attack.transfer.proxy_set import looks_original
@@ -106,6 +107,11 @@ def transfer(
         raise InputError("The discriminator of equation 2.8 looks at scores: give answers='scores' with discriminate.")
     model.require_fit(data)
     asked = data if questions is None else questions
+    if model.bounds is not None and not torch.equal(asked.x.clamp(*model.bounds), asked.x):
+        raise InputError(
+            f"The model takes values in {model.bounds}, but the questions of '{asked.name}' span "
+            f"[{float(asked.x.min())}, {float(asked.x.max())}]. Are they in the owner's units, or normalised?"
+        )
     inner = Momentum(steps, step_size, momentum, diversity)
     ball = Ball(norm, radius, model.bounds)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
@@ -121,7 +127,8 @@ def transfer(
         else:
             found = train_proxy(view, learnt, given, architecture=proxy, recipe=recipe, seed=seed)
         search = Through(found, inner, *torch.zeros(2, len(data), dtype=torch.bool))
-        with found.model.frozen(seed):
+        # The search remembers what it tried, which a kept attack would not: it is done anew.
+        with found.model.frozen(seed), kept(None):
             attacked = carry_out(
                 model,
                 data,
