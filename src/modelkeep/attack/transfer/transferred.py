@@ -93,8 +93,8 @@ def transfer(
         steps: Gradient steps on the proxy.
         step_size: Length of a step; 2.5 · radius / steps where it is not given.
         momentum: How much of the last direction each step keeps.
-        diversity: How often, from 0 to 1, a step looks through resized images. The paper has 0.5, for large images;
-            on 8×8 digits it hurts.
+        diversity: How often, from 0 to 1, a step looks through resized images. The paper has 0.5, which helps on MNIST
+            too; on 8×8 digits, where a pixel is a stroke, it hurts.
         target: The class that the answer should become; without it, any wrong answer will do.
         mask: True where the input may change; it must broadcast to the inputs' shape.
         budget: The most queries that the questions may cost; more are refused before any is asked.
