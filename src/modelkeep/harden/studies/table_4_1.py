@@ -51,6 +51,8 @@ def answered(
     scenes: int,
     rounds: int,
     epochs: int,
+    batch_size: int,
+    learning_rate: float,
     width: int,
     steps: int,
     attacked: int,
@@ -86,7 +88,7 @@ def answered(
         Model(FromBank(bank, mac), input_shape=(1 + LONGEST,), classes=ANSWERS, bounds=None, device=device)
         for bank in banks
     )
-    recipe = Recipe(epochs=epochs, batch_size=64, learning_rate=Linear(2e-3, 0.0))
+    recipe = Recipe(epochs=epochs, batch_size=batch_size, learning_rate=Linear(learning_rate, 0.0))
     fit(answering, train.data(), cross_entropy, recipe, seed=seed, checkpoint=workdir() / "mac")
     found |= _by_family(examined, test)
     if attacked and features != QUESTION_ONLY:
@@ -138,6 +140,8 @@ def _settings(size: Size, row: str) -> dict[str, Any]:
             "scenes": 2500,
             "rounds": 2,
             "epochs": 7,
+            "batch_size": 32,
+            "learning_rate": 2e-3,
             "width": 48,
             "steps": 3,
             "attacked": 200,
@@ -155,6 +159,8 @@ def _settings(size: Size, row: str) -> dict[str, Any]:
         "scenes": 20_000,
         "rounds": 7,
         "epochs": 25,
+        "batch_size": 64,
+        "learning_rate": 1e-4,
         "width": 512,
         "steps": 12,
         "attacked": 1000,
