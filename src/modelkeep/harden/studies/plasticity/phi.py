@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,43 +68,26 @@ def rank_correlation(a: Sequence[float], b: Sequence[float], seed: int) -> Estim
     pairs = np.column_stack([a, b])
     if len(pairs) < FEWEST or any(len(np.unique(column)) < 2 for column in pairs.T):
         return None
-
-    def correlation(chosen: Array) -> float | None:
-        ranks = np.asarray(rankdata(pairs[chosen], axis=0))
-        return None if (ranks.std(axis=0) == 0).any() else float(np.asarray(np.corrcoef(ranks.T))[0, 1])
-
-    return _bootstrap(correlation, len(pairs), seed)
+    drawn = np.random.default_rng(seed).integers(0, len(pairs), (RESAMPLES, len(pairs)))
+    samples = np.concatenate([np.arange(len(pairs))[None], drawn])  # the first one is all pairs as they are
+    ranks = np.asarray(rankdata(pairs[samples], axis=1))
+    ranks = ranks - ranks.mean(axis=1, keepdims=True)
+    spread = np.sqrt((ranks**2).sum(axis=1).prod(axis=1))
+    found = ranks.prod(axis=2).sum(axis=1)[spread > 0] / spread[spread > 0]
+    low, high = np.quantile(found[1:], [0.025, 0.975])
+    return Estimate(float(found[0]), float(low), float(high), len(pairs))
 
 
 def _coefficients(design: Array, y: Array, seed: int) -> list[Estimate]:
-    def solved(chosen: Array) -> Array | None:
-        x = design[chosen]
-        return None if np.linalg.matrix_rank(x) < x.shape[1] else np.linalg.lstsq(x, y[chosen], rcond=None)[0]
-
-    drawn = _resampled(solved, len(y), seed)
-    return [
-        Estimate(float(value), *_interval([row[i] for row in drawn]), len(y))
-        for i, value in enumerate(np.linalg.lstsq(design, y, rcond=None)[0])
-    ]
-
-
-def _bootstrap(statistic: Callable[[Array], float | None], n: int, seed: int) -> Estimate:
-    value = statistic(np.arange(n))
-    assert value is not None, "checked by the caller"
-    return Estimate(value, *_interval(_resampled(statistic, n, seed)), n)
-
-
-def _resampled(statistic: Callable[[Array], Any], n: int, seed: int) -> list[Any]:
-    """The statistic of trials drawn with replacement; draws on which it is not defined are drawn again."""
-    random = np.random.default_rng(seed)
-    found: list[Any] = []
-    while len(found) < RESAMPLES:
-        value = statistic(random.integers(0, n, n))
-        if value is not None:
-            found.append(value)
-    return found
-
-
-def _interval(drawn: Sequence[float]) -> tuple[float, float]:
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(low), float(high)
+    """Least squares; the intervals are of trials drawn with replacement, where these still determine all terms."""
+    n, terms = design.shape
+    value = np.linalg.lstsq(design, y, rcond=None)[0]
+    counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+    products = np.einsum("rn,ni,nj->rij", counts, design, design)
+    determined = np.linalg.cond(products) < 1e9
+    moments = np.einsum("rn,ni,n->ri", counts, design, y)[determined]
+    drawn = np.linalg.solve(products[determined], moments[..., None])[..., 0]
+    # The residuals of a fit of so many terms are too small by this factor, and the spread of the draws with them.
+    drawn = value + (drawn - value) * np.sqrt(n / (n - terms))
+    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
+    return [Estimate(float(v), float(a), float(b), n) for v, a, b in zip(value, low, high, strict=True)]
