@@ -272,3 +272,13 @@ def test_what_a_file_does_not_say_is_taken_from_the_data(tmp_path: Path) -> None
         loaded.require_fit(data)
     told = Model.load("modelkeep.architectures:dense", arguments=arguments, like=data, bounds=(0, 1))
     assert told.bounds == (0, 1)
+
+
+def test_logits_that_look_like_probabilities_by_chance_are_not_refused() -> None:
+    model = Model(nn.Linear(2, 2, bias=False), input_shape=(2,), classes=2)
+    with torch.no_grad():
+        model.module.get_parameter("weight").copy_(torch.eye(2))
+    assert model.predict(torch.tensor([[0.25, 0.75]])).tolist() == [1]
+    sure = Model(nn.Sequential(nn.Linear(2, 2), nn.Softmax(dim=1)), input_shape=(2,), classes=2)
+    with pytest.raises(ModelError, match="gives probabilities"):
+        sure.predict(torch.tensor([[0.25, 0.75]]))

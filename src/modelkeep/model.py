@@ -110,7 +110,8 @@ class Model:
             )
         if not torch.isfinite(logits).all():
             raise ModelError("The module gives NaN or infinite logits for finite inputs. Are its weights damaged?")
-        if (logits >= 0).all() and torch.allclose(logits.sum(dim=1), torch.ones_like(logits[:, 0]), atol=1e-4):
+        # A few logits can look like probabilities by chance; those of the probe, too, cannot.
+        if _are_probabilities(logits) and _are_probabilities(self.forward(self.probe()).detach()):
             raise ModelError(
                 "The module gives probabilities, but ModelKeep needs logits, of which it makes the probabilities "
                 "itself. Leave out the softmax at the end."
@@ -276,3 +277,8 @@ class Model:
     def save(self, path: str | Path) -> Path:
         """Write weights and card to one `.safetensors` file, atomically."""
         return formats.write(Path(path), self.module, self.card)
+
+
+def _are_probabilities(logits: torch.Tensor) -> bool:
+    ones = torch.ones_like(logits[:, 0])
+    return bool((logits >= 0).all()) and torch.allclose(logits.sum(dim=1), ones, atol=1e-4)
