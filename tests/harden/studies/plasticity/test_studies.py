@@ -120,7 +120,7 @@ def test_hypotheses_fail_where_the_opposite_is_built_in() -> None:
     result = hypotheses.report(
         made_up(
             lambda d, w: math.log2(w) - math.log2(d),
-            lambda d, w: 8 + math.log2(d) - math.log2(w) + (math.log2(d) - 1) * (math.log2(w) - 3),
+            lambda d, w: 8 + math.log2(d) - math.log2(w) + 0.6 * (math.log2(d) - 1) * (math.log2(w) - 3),
         )
     )
     assert [claim.verdict for claim in result.claims] == ["does not hold"] * 4
