@@ -83,6 +83,7 @@ def robustness_curve(
     wanted = sorted(set(map(float, radii)))
     if not wanted or not wanted[0] > 0:
         raise bad_parameter("robustness_curve", "radii", "one or more numbers above 0", radii)
+    model.require_fit(data)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         runs: list[Attacked] = []
         fell_at = torch.full((len(data),), torch.inf, dtype=torch.float64)
