@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 
 from contract.little import examples, images, table
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import (
+    apgd,
+    bim,
+    boundary,
+    ddn,
+    deepfool,
+    fab,
+    fgsm,
+    fmn,
+    ilcm,
+    one_pixel,
+    pgd,
+    robustness_curve,
+    square,
+    standard,
+    transfer,
+    upset,
+)
 from modelkeep.bias import amplification, asymmetry, mitigate
 from modelkeep.contract import Method, check_method
 from modelkeep.explain import (
@@ -32,12 +50,36 @@ from modelkeep.explain import (
     soundness,
     visualise,
 )
+from modelkeep.harden import BitDepth, Detector, evade, feature_squeezing, judge, score
+from modelkeep.training import Recipe
 
 # A new method gets a line here, with its settings bound, so that it takes the model, the data and the seed. Both
 # models have a module called "hidden"; torch.fx can trace the one for images, and cannot trace the one for tables.
 METHODS: dict[str, Method] = {
     "pgd, linf": lambda m, d, seed: pgd(m, d, radius=0.1, steps=3, seed=seed),
     "pgd, l2": lambda m, d, seed: pgd(m, d, norm="l2", radius=0.5, steps=3, restarts=2, batch_size=4, seed=seed),
+    "fgsm": lambda m, d, seed: fgsm(m, d, norm="l1", radius=0.5, seed=seed),
+    "bim": lambda m, d, seed: bim(m, d, radius=0.1, steps=3, seed=seed),
+    "ilcm": lambda m, d, seed: ilcm(m, d, radius=0.3, steps=3, seed=seed),
+    "apgd": lambda m, d, seed: apgd(m, d, radius=0.1, loss="dlr", steps=4, restarts=2, seed=seed),
+    "apgd, l1": lambda m, d, seed: apgd(m, d, norm="l1", radius=0.5, steps=4, seed=seed),
+    "deepfool": lambda m, d, seed: deepfool(m, d, steps=3, seed=seed),
+    "fab": lambda m, d, seed: fab(m, d, steps=3, seed=seed),
+    "ddn": lambda m, d, seed: ddn(m, d, steps=4, seed=seed),
+    "fmn": lambda m, d, seed: fmn(m, d, norm="l0", steps=4, seed=seed),
+    "square": lambda m, d, seed: square(m, d, radius=0.1, queries=5, seed=seed),
+    "one pixel": lambda m, d, seed: one_pixel(m, d, pixels=2, population=4, generations=2, seed=seed),
+    "boundary": lambda m, d, seed: boundary(m, d, queries=100, seed=seed),
+    "standard": lambda m, d, seed: standard(m, d, radius=0.1, steps=3, queries=5, seed=seed),
+    "transfer": lambda m, d, seed: transfer(m, d, radius=0.1, steps=3, recipe=Recipe(steps=3), seed=seed),
+    "transfer, labels": lambda m, d, seed: transfer(
+        m, d, answers="labels", norm="l2", radius=0.1, steps=3, recipe=Recipe(steps=3), seed=seed
+    ),
+    "upset": lambda m, d, seed: upset(m, d, radius=0.1, recipe=Recipe(steps=3), seed=seed),
+    "robustness curve": lambda m, d, seed: robustness_curve(m, d, partial(pgd, steps=3), [0.1, 0.2], seed=seed),
+    "score": lambda m, d, seed: score(m, m, d, radius=0.1, seed=seed),
+    "judge": lambda m, d, seed: judge(squeezed(m, d), pgd(m, d, radius=1.0, steps=3, seed=seed)),
+    "evade": lambda m, d, seed: evade(squeezed(m, d), d, radius=0.1, steps=3, targets=1, seed=seed),
     "influence, input": lambda m, d, seed: influence(m, d, distribution=Gaussian(0.1, count=3), seed=seed),
     "influence, hidden": lambda m, d, seed: influence(m, d, slice="hidden", distribution=Line(0.0, count=3), seed=seed),
     "occlusion test": lambda m, d, seed: occlusion_test(m, integrated(m, d, seed), steps=3, seed=seed),
@@ -66,6 +108,10 @@ BINARY_METHODS: dict[str, Method] = {
     "mitigate, experts": lambda m, d, seed: mitigate(m, d, method="experts", seed=seed),
     "mitigate, parity": lambda m, d, seed: mitigate(m, d, method="parity", seed=seed),
 }
+
+
+def squeezed(model: Model, data: Data) -> Detector:
+    return feature_squeezing(model, data, [BitDepth(2)])
 
 
 def integrated(model: Model, data: Data, seed: int) -> Explained:

@@ -49,7 +49,7 @@ class Health:
         if self.random:
             found.append(
                 "the model is random: it answers the same inputs differently, so its gradients are noisy; "
-                "attack eot(model, samples) instead"
+                "eot(model, samples) averages them"
             )
         if self.flat > 0.05 * self.seen:
             found.append(f"{MASKED}: the gradient is exactly zero on {self.flat} of {self.seen} examples")

@@ -21,13 +21,13 @@ _folder: ContextVar[Path | None] = ContextVar("modelkeep_kept_attacks", default=
 
 
 @contextmanager
-def kept(folder: str | Path) -> Iterator[None]:
-    """Keep the attacks of the block in `folder`: run the same again, and what was done is not done again.
+def kept(folder: str | Path | None) -> Iterator[None]:
+    """Keep the attacks of the block in `folder` (None: nowhere): run the same again, and only the rest is done.
 
     An attack without this writes no file. Each has a file of its own, named after the model, the data and all
     settings; it ends with the same bits as one that was never stopped. Delete the folder when all is done.
     """
-    token = _folder.set(Path(folder))
+    token = _folder.set(None if folder is None else Path(folder))
     try:
         yield
     finally:

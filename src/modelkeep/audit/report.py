@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from modelkeep.attack import Attacked
+from modelkeep.attack.curve import RobustnessCurve
+from modelkeep.audit.attacks import AttackReport, adversarial_npz, attack_pictures
 from modelkeep.audit.audit import Audit
 from modelkeep.audit.bias import Bias
 from modelkeep.audit.explanations import Explanations
 from modelkeep.audit.findings import percent
+from modelkeep.audit.hardening import hardening_cards, hardening_notes, hardening_pictures, hardening_verdict
+from modelkeep.audit.picture import Picture
 from modelkeep.errors import ModelKeepError
 from modelkeep.files import replacing
+from modelkeep.harden import Hardened, Scoreboard
+from modelkeep.results import Estimate, Result
 
 
 def render(found: Audit | Explanations) -> str:
@@ -37,6 +44,55 @@ def write_bias(found: Bias, folder: str | Path) -> tuple[Path, ...]:
     page = _page("bias.html", bias=found, pictures=pictures, provenance=found.provenance)
     drawn = {name: picture.png for name, picture in pictures.items()}
     return write_files(folder, {"bias.html": page, "bias.json": found.to_json(), **drawn})
+
+
+def write_attack(
+    found: Attacked, curve: RobustnessCurve | None, *, model_name: str, data_name: str, folder: str | Path
+) -> tuple[AttackReport, tuple[Path, ...]]:
+    """Write `attack.html`, `attack.json`, `adversarial.npz` and a PNG per picture; the report, and where they are."""
+    report = AttackReport.of(found, curve, model_name, data_name)
+    title = f"{report.attack} on {model_name} and {data_name}"
+    pictures = attack_pictures(found, curve)
+    page = _figures(title, report.verdict, report, report.cards, report.health, pictures)
+    drawn = {name: picture.png for name, picture in pictures.items()}
+    files: dict[str, str | bytes] = {
+        "attack.html": page,
+        "attack.json": report.to_json(),
+        "adversarial.npz": adversarial_npz(found),
+        **drawn,
+    }
+    return report, write_files(folder, files)
+
+
+def write_hardening(
+    found: Hardened | Scoreboard, *, model_name: str, data_name: str, folder: str | Path
+) -> tuple[Path, ...]:
+    """Write `harden.html`, `harden.json` and a PNG per picture to `folder`; each replaces an older one."""
+    title, pictures = f"Hardening {model_name} on {data_name}", hardening_pictures(found)
+    page = _figures(title, hardening_verdict(found), found, hardening_cards(found), hardening_notes(found), pictures)
+    drawn = {name: picture.png for name, picture in pictures.items()}
+    return write_files(folder, {"harden.html": page, "harden.json": found.to_json(), **drawn})
+
+
+def _figures(
+    title: str,
+    verdict: str,
+    result: Result,
+    cards: dict[str, Estimate],
+    notes: tuple[str, ...],
+    pictures: dict[str, Picture],
+) -> str:
+    """The page of a result that is told in a few figures and pictures."""
+    return _page(
+        "figures.html",
+        title=title,
+        verdict=verdict,
+        rows=result.rows(),
+        cards=cards,
+        notes=notes,
+        pictures=pictures,
+        provenance=result.provenance,
+    )
 
 
 def write_files(folder: str | Path, files: dict[str, str | bytes]) -> tuple[Path, ...]:

@@ -66,11 +66,7 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
         "What it finds is real; that it finds nothing proves nothing.",
         (
             Measure(f"accuracy under attack ({share})", main.robust_accuracy),
-            *(
-                Measure(f"accuracy under attack, L∞ {a.size}", a.robust_accuracy)
-                for a in attacks
-                if a is not main
-            ),
+            *(Measure(f"accuracy under attack, L∞ {a.size}", a.robust_accuracy) for a in attacks if a is not main),
             *(Measure(f"accuracy under attack, L2 {a.size}", a.robust_accuracy) for a in rounds),
         ),
         (_verdict(main, clean, share), *_health([*attacks, *rounds])),
@@ -136,7 +132,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
             title="The attack hardly lowers its accuracy",
             measured=f"Accuracy is {percent(clean.value)} on clean inputs and {percent(kept.value)} on attacked ones.",
             meaning="This attack found little. A stronger one may find more: only a certificate is a proof.",
-            remedy="Attack it with more steps and restarts, or certify it.",
+            remedy="Attack it with the standard ensemble: modelkeep attack MODEL --data … --eps …",
             taxonomy=TAXONOMY,
         )
     return Finding(
@@ -145,7 +141,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
         title=title,
         measured=measured,
         meaning="Whoever can choose the input can choose the answer.",
-        remedy="Train it on attacked inputs (adversarial training), or certify it.",
+        remedy="Train it on attacked inputs: modelkeep harden MODEL --data … --eps …",
         taxonomy=TAXONOMY,
         weight=clean.value - kept.value,
     )
@@ -165,7 +161,8 @@ def _health(attacks: list[Attacked]) -> list[Finding]:
             title="The attack may have been hindered, so the model may be weaker than it looks",
             measured=f"{notes[0][0].upper()}{notes[0][1:]}.",
             meaning="Gradients that are hidden stop this attack, not an attacker.",
-            remedy="Attack without gradients, or through a smooth stand-in for the part that hides them.",
+            remedy="Attack it without gradients (modelkeep attack --attack square), or through a smooth stand-in for the part that "
+            "hides them (bpda, eot).",
             taxonomy=TAXONOMY,
         )
     ]

@@ -8,11 +8,13 @@ import typer
 
 from modelkeep import __version__
 from modelkeep.cli import data, papers, study
+from modelkeep.cli.attack import attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
+from modelkeep.cli.harden import harden
 from modelkeep.errors import ModelKeepError
 
 app = typer.Typer(
@@ -21,12 +23,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="Trust and control for the deep model that you own: explain it, attack it, audit it.\n\n"
+    help="Trust and control for the deep model that you own: explain it, attack it, harden it, audit it.\n\n"
     "Start with `modelkeep demo`, then run `modelkeep audit` on your own model.",
 )
 app.command()(demo)
 app.command()(audit)
 app.command()(explain)
+app.command()(attack)
+app.command()(harden)
 app.command()(bias)
 app.command()(doctor)
 app.add_typer(data.app, name="data")

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from modelkeep.cli.given import DataSource, Device, InputShape, Label, ModelSource, Seed, Weights, model_and_data
-
-if TYPE_CHECKING:
-    from modelkeep import Data
+from modelkeep.cli.given import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    model_and_data,
+    training_data,
+)
 
 MitigationName = Literal["experts", "parity", "l1"]
 
@@ -58,7 +65,7 @@ def bias(
     if save is not None and save.suffix != ".safetensors":
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
-    chosen_on = _training_data(data, train, label) if mitigate is not None else None
+    chosen_on = training_data(data, train, label, "--mitigate chooses features on") if mitigate is not None else None
     with progress.shown():
         found = audit.bias(
             loaded, examined, slice=slice, train=chosen_on, method=mitigate, name=Path(model).name, seed=seed
@@ -78,15 +85,3 @@ def bias(
         console.print(f"The mitigated model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
     console.print(found.verdict, highlight=False)
     console.print(found)
-
-
-def _training_data(data: str, train: str | None, label: str) -> Data:
-    """What the mitigation chooses its features on: never the data that it is measured on."""
-    from modelkeep import datasets
-    from modelkeep.errors import InputError
-
-    if train is not None:
-        return datasets.open(train, label=label, part="train")
-    if Path(data).expanduser().exists():
-        raise InputError("--mitigate chooses features on the training data: name it with --train.")
-    return datasets.open(data, part="train")

@@ -44,6 +44,18 @@ def model_and_data(
     return Model.load(model, weights=weights, like=examined, device=device, **known), examined
 
 
+def training_data(data: str, train: str | None, label: str, why: str) -> Data:
+    """What is learned or chosen on: never the data that the outcome is measured on."""
+    from modelkeep import datasets
+    from modelkeep.errors import InputError
+
+    if train is not None:
+        return datasets.open(train, label=label, part="train")
+    if Path(data).expanduser().exists():
+        raise InputError(f"{why} the training data: name it with --train.")
+    return datasets.open(data, part="train")
+
+
 def _shape(text: str) -> tuple[int, ...]:
     from modelkeep.errors import InputError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modelkeep.harden.adversarial import Adversarial, Free, fast_training, fgsm_training, pgd_training
 from modelkeep.harden.autoencoder import Autoencoder, Contractive, with_autoencoder
+from modelkeep.harden.defences import DEFENCES, Setting, make_defences
 from modelkeep.harden.denoising import Denoise, with_denoising
 from modelkeep.harden.detection import Detected, Detector, calibrate, judge
 from modelkeep.harden.detector import train_detector
@@ -18,6 +19,7 @@ from modelkeep.harden.trades import Trades
 from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defended
 
 __all__ = [
+    "DEFENCES",
     "METHODS",
     "Adversarial",
     "AtTemperature",
@@ -40,6 +42,7 @@ __all__ = [
     "RandomResize",
     "Scoreboard",
     "Scored",
+    "Setting",
     "Trades",
     "calibrate",
     "defended",
@@ -50,6 +53,7 @@ __all__ = [
     "fgsm_training",
     "harden",
     "judge",
+    "make_defences",
     "pgd_training",
     "score",
     "scoreboard",

@@ -1,0 +1,127 @@
+"""`modelkeep harden`: train a model so that attacks find less, or see which of all defences hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from modelkeep.cli.given import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    model_and_data,
+    training_data,
+)
+
+if TYPE_CHECKING:
+    from modelkeep.harden.score import Attack
+
+MethodName = Literal["pgd", "trades", "fast", "fgsm", "free", "gradient", "distil"]
+
+
+def harden(
+    model: ModelSource,
+    data: DataSource,
+    eps: Annotated[float, typer.Option(help="How far an attacker may move an input, in the data's units.")],
+    method: Annotated[MethodName, typer.Option(help="How to train.")] = "pgd",
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Make every defence, and see which hold against an attack that knows them."),
+    ] = False,
+    defence: Annotated[
+        list[str] | None, typer.Option(help="With --compare: only this defence; repeat it for more.")
+    ] = None,
+    norm: Annotated[Literal["linf", "l2", "l1"], typer.Option(help="How a change is measured.")] = "linf",
+    epochs: Annotated[int, typer.Option(min=1, help="How often the training data is seen.")] = 10,
+    learning_rate: Annotated[float, typer.Option(min=0, help="Of Adam.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per update.")] = 128,
+    train: Annotated[str | None, typer.Option(help="The training data; of a built-in set it is known.")] = None,
+    attack: Annotated[
+        Literal["standard", "pgd"], typer.Option(help="What measures: the standard ensemble, or PGD, which is quicker.")
+    ] = "standard",
+    examples: Annotated[int, typer.Option(min=1, help="How many examples of --data are attacked.")] = 500,
+    save: Annotated[
+        Path | None, typer.Option(help="Where to save the hardened model; else hardened.safetensors in --out.")
+    ] = None,
+    weights: Weights = None,
+    input_shape: InputShape = None,
+    label: Label = "label",
+    out: Annotated[Path, typer.Option(help="The folder for the pictures, harden.html and harden.json.")] = Path(
+        "modelkeep-out"
+    ),
+    seed: Seed = 0,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print harden.json instead of the summary.")] = False,
+) -> None:
+    """Harden a model: train it against attacks, and report clean accuracy, attacked accuracy and cost.
+
+    Give data that the model was not trained on (of a built-in set, its test part is taken). After Ctrl-C the same
+    command goes on. Examples:
+
+    * `modelkeep harden model.safetensors --data digits --eps 0.1`
+
+    * `modelkeep harden model.safetensors --data digits --eps 0.1 --method free --save hard.safetensors`
+
+    * `modelkeep harden model.safetensors --data test.npz --train train.npz --norm l2 --eps 0.5 --method trades`
+
+    * `modelkeep harden model.safetensors --data digits --eps 0.1 --compare` (which defences hold?)
+    """
+    from rich.console import Console
+
+    from modelkeep import audit, progress
+    from modelkeep.attack import pgd, standard
+    from modelkeep.errors import InputError
+    from modelkeep.harden import Setting, make_defences, scoreboard
+    from modelkeep.harden import harden as hardened
+    from modelkeep.training import Adam, Recipe
+
+    if save is not None and save.suffix != ".safetensors":
+        raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
+    if defence and not compare:
+        raise InputError("--defence belongs to --compare: it names the defences to compare.")
+    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    examined, learned = examined.first(examples), training_data(data, train, label, "Hardening needs")
+    recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
+    measure: Attack = standard if attack == "standard" else pgd
+    checkpoint = out / "harden.checkpoint"
+    found: Any
+    with progress.shown():
+        if compare:
+            defences = make_defences(loaded, Setting(learned, recipe, norm, eps, seed), defence or None)
+            found = scoreboard(loaded, defences, examined, norm=norm, radius=eps, attack=measure, seed=seed)
+        else:
+            found = hardened(
+                loaded,
+                learned,
+                method,
+                recipe,
+                held_out=examined,
+                norm=norm,
+                radius=eps,
+                attack=measure,
+                seed=seed,
+                checkpoint=checkpoint,
+            )
+    page, record, *pictures = audit.write_hardening(
+        found, model_name=Path(model).name, data_name=examined.name, folder=out
+    )
+    saved = None if compare else loaded.save(save if save is not None else out / "hardened.safetensors")
+    for left in out.glob("harden.checkpoint*"):
+        left.unlink()
+    if as_json:
+        typer.echo(record.read_text(encoding="utf-8"))
+        return
+    console = Console()
+    console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
+    for picture in pictures:
+        console.print(f"  {picture.resolve()}", soft_wrap=True)
+    if saved is not None:
+        console.print(f"The hardened model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
+    console.print(audit.hardening_verdict(found), highlight=False, markup=False)
+    console.print(found)

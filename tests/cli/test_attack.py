@@ -1,0 +1,117 @@
+"""`modelkeep attack`: the files, the figures in them, the curve, and a run that is stopped and goes on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cli.running import Run
+from modelkeep import Model, Result, datasets
+from modelkeep.attack import catalogue, pgd
+from modelkeep.audit import AttackReport
+
+PGD = ("--data", "digits", "--attack", "pgd", "--eps", "0.1", "--examples", "60", "--steps", "10")
+
+
+def report_in(folder: Path) -> AttackReport:
+    found = Result.from_json((folder / "attack.json").read_text())
+    assert isinstance(found, AttackReport)
+    return found
+
+
+def test_it_writes_a_page_pictures_figures_and_inputs(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
+    run = modelkeep("attack", digits_model, *PGD, "--json")
+    assert run.code == 0, run.err
+    out = tmp_path / "modelkeep-out"
+    assert {path.name for path in out.iterdir()} == {
+        *("attack.html", "attack.json", "attack.png", "attack-curve.png", "adversarial.npz")
+    }
+    assert json.loads(run.out) == json.loads((out / "attack.json").read_text())
+    assert all(np.asarray(Image.open(path)).std() > 1 for path in out.glob("*.png")), "a picture is empty"
+    model, test = Model.load(digits_model), datasets.load("digits", "test").first(60)
+    expected = pgd(model, test, radius=0.1, steps=10, seed=0)
+    found = report_in(out)
+    assert found.robust == expected.robust_accuracy
+    assert found.curve is not None
+    assert found.curve.accuracy[-1] == expected.robust_accuracy
+    assert found.curve.accuracy[0] == expected.clean_accuracy
+    again = datasets.open(str(out / "adversarial.npz"))
+    assert np.array_equal(again.x.numpy(), expected.adversarial.numpy())
+    assert (model.predict(again.x) == again.y).double().mean() == found.robust.value
+    page = (out / "attack.html").read_text()
+    assert "PGD on digits.safetensors" in page
+
+
+def test_the_smallest_change_and_a_table(modelkeep: Run, cancer_model: Path, tmp_path: Path) -> None:
+    run = modelkeep("attack", cancer_model, "--data", "breast-cancer", "--attack", "deepfool", "--examples", "40")
+    assert run.code == 0, run.err
+    found = report_in(tmp_path / "modelkeep-out")
+    assert found.size == "the smallest change"
+    assert found.curve is not None
+    values = [estimate.value for estimate in found.curve.accuracy]
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_target_is_what_the_answers_become(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
+    run = modelkeep("attack", digits_model, *PGD[:4], "--eps", "0.5", "--target", "3", "--examples", "20")
+    assert run.code == 0, run.err
+    arrays = np.load(tmp_path / "modelkeep-out" / "adversarial.npz", allow_pickle=False)
+    assert (arrays["answer"][arrays["success"]] == 3).all()
+    assert arrays["success"].any()
+
+
+def test_all_attacks_are_listed(modelkeep: Run) -> None:
+    run = modelkeep("attack", "--list")
+    assert run.code == 0
+    assert all(name in run.out for name in catalogue.ATTACKS)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--attack", "magic"), "There is no attack 'magic'"),
+        (("--attack", "pgd"), "needs one (--eps)"),
+        (("--attack", "deepfool", "--eps", "1"), "it looks for the smallest change"),
+        (("--attack", "deepfool", "--norm", "l1"), "is for l2, linf. Got l1"),
+        (("--attack", "fgsm", "--eps", "1", "--steps", "3"), "takes no steps"),
+    ],
+    ids=["no such attack", "no radius", "no radius wanted", "no such norm", "no such setting"],
+)
+def test_what_is_not_heeded_is_refused(modelkeep: Run, digits_model: Path, options: tuple[str, ...], says: str) -> None:
+    run = modelkeep("attack", digits_model, "--data", "digits", *options)
+    assert run.code == 1
+    assert says in " ".join(run.err.split())
+
+
+def test_without_a_model_it_says_what_to_do(modelkeep: Run) -> None:
+    run = modelkeep("attack")
+    assert run.code == 1
+    assert "modelkeep attack MODEL --data DATA" in run.err
+
+
+def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> None:
+    """A real process, a real Ctrl-C, and the same inputs at the end as without it."""
+    arguments = ["attack", str(digits_model), "--data", "digits", "--attack", "pgd", "--eps", "0.03", "--no-curve"]
+    arguments += ["--steps", "400", "--batch-size", "8", "--examples", "200", "--out"]
+    command = [sys.executable, "-c", "from modelkeep.cli import main; main()", *arguments]
+    stopped = subprocess.Popen([*command, tmp_path / "stopped"], stderr=subprocess.PIPE, text=True)
+    # The first batches are done when there is something to keep; nothing is written before Ctrl-C or ten seconds.
+    time.sleep(6)
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate(timeout=60)
+    assert stopped.returncode == 130, said
+    assert "the same command goes on" in said
+    assert list((tmp_path / "stopped" / ".attacks").glob("*.attack"))
+    for folder in ("stopped", "whole"):
+        subprocess.run([*command, tmp_path / folder], check=True, capture_output=True, timeout=120)
+    assert not (tmp_path / "stopped" / ".attacks").exists()
+    first, second = (np.load(tmp_path / folder / "adversarial.npz") for folder in ("stopped", "whole"))
+    assert all(np.array_equal(first[name], second[name]) for name in first.files)
