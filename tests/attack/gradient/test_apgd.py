@@ -38,8 +38,8 @@ def boundary(model: Model, data: Data, dual: float) -> torch.Tensor:
     weight, logits = model.module.weight.detach(), model.logits(data.x)
     margin = logits.gather(1, data.y[:, None]) - logits
     length = torch.linalg.vector_norm(weight[data.y][:, None] - weight, ord=dual, dim=2)
-    nearest: torch.Tensor = (margin / length).scatter(1, data.y[:, None], torch.inf).amin(dim=1)
-    return nearest
+    found: torch.Tensor = (margin / length).scatter(1, data.y[:, None], torch.inf).amin(dim=1)
+    return found
 
 
 @pytest.mark.parametrize("search", [AutoPGD(), AutoPGD(loss="dlr"), AutoPGDTargeted()], ids=lambda search: search.name)
