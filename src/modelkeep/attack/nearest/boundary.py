@@ -1,4 +1,4 @@
-"""The way back: from an input that was found towards its original, as far as the wanted answer holds."""
+"""The boundary: a quick way across it, what counts as across, the nearest point that was, and the way back to it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,59 @@ import torch
 from modelkeep.access import Weights
 from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
+
+
+class Nearest:
+    """The nearest input to each original that was seen to count: `point (n, ...)` at `distance (n,)`, or infinity."""
+
+    def __init__(self, case: Case[Weights]) -> None:
+        self.point = case.original.clone()
+        self.distance = case.original.new_full((len(case),), torch.inf)
+
+    def see(self, case: Case[Weights], x: torch.Tensor, counting: torch.Tensor, index: torch.Tensor) -> None:
+        """Look at `x`, inputs of the part `case`, which are the examples at `index`; only those `counting` can win."""
+        distance = case.ball.distance(x, case.original).to(x.dtype)
+        nearer = counting & (distance < self.distance[index])
+        self.point[index[nearer]], self.distance[index[nearer]] = x[nearer], distance[nearer]
+
+
+def counts(case: Case[Weights], logits: torch.Tensor, confidence: float = 0.0) -> torch.Tensor:
+    """Whether the wanted answer is reached, and leads by `confidence` at least."""
+    return case.reached(logits) & (case.lead(logits) >= confidence)
+
+
+def free(case: Case[Weights], x: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """`direction` without what would leave the bounds: a value at its bound cannot go further."""
+    if case.ball.bounds is None:
+        return direction
+    low, high = case.ball.bounds
+    return direction.masked_fill(((x <= low) & (direction < 0)) | ((x >= high) & (direction > 0)), 0)
+
+
+def across(
+    case: Case[Weights], *, confidence: float, start: torch.Tensor | None = None, steps: int = 8
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A point a little across the boundary for each example, or as far as it came, and the slope of the lead there.
+
+    Each step goes where a linear model would be across, and a little more; most examples need two or three.
+    """
+    end, slope = case.original.clone(), torch.zeros_like(case.original)
+    x, going, active = case.original if start is None else start, case, torch.arange(len(case), device=end.device)
+    for step in range(steps):
+        gradient, logits = going.gradient(x, going.lead)
+        if step == 0 and start is None:
+            case.health.see_gradient(gradient)
+        end[active], slope[active] = x, torch.nan_to_num(gradient)
+        rest = ~counts(going, logits, confidence)
+        active, x, logits, going = active[rest], x[rest], logits[rest], going.part(rest)
+        if len(active) == 0:
+            break
+        way = free(going, x, slope[active])
+        dual = way.flatten(1).norm(dim=1) if case.ball.norm != "linf" else way.flatten(1).abs().sum(dim=1)
+        missing = 1.1 * (confidence - going.lead(logits)).clamp_min(0) + 0.02 * logits.abs().amax(dim=1)
+        length = torch.where(dual > 1e-30, missing / dual.clamp_min(1e-30), 0)
+        x = going.inside(x + per_example(length, x) * going.ball.steepest(way))
+    return end, slope
 
 
 def back_to_the_boundary(
@@ -24,8 +77,3 @@ def back_to_the_boundary(
             holds = counts(case, case.view.forward(case.original + per_example(middle, offset) * offset), confidence)
             near, far = torch.where(holds, near, middle), torch.where(holds, middle, far)
     return torch.where(per_example(far < 1, offset), case.original + per_example(far, offset) * offset, found)
-
-
-def counts(case: Case[Weights], logits: torch.Tensor, confidence: float) -> torch.Tensor:
-    """Whether the wanted answer is reached, and leads by `confidence` at least."""
-    return case.reached(logits) & (case.lead(logits) >= confidence)

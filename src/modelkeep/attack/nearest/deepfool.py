@@ -12,7 +12,7 @@ from modelkeep.attack.attacked import Attacked
 from modelkeep.attack.ball import Ball, per_example
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
-from modelkeep.attack.nearest.boundary import back_to_the_boundary
+from modelkeep.attack.nearest.boundary import back_to_the_boundary, free
 from modelkeep.attack.nearest.jacobian import jacobian
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
@@ -84,7 +84,8 @@ class DeepFool:
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """The point across the boundary for each example, `(n, ...)`, or where the last step ended."""
-        end, x, active, going = case.original.clone(), case.original, torch.arange(len(case)), case
+        end, x, going = case.original.clone(), case.original, case
+        active = torch.arange(len(case), device=x.device)
         classes = self._likeliest(case)
         for step in range(self.steps):
             gaps, normals, solved = _boundaries(going, x, classes[active])
@@ -123,10 +124,7 @@ def _boundaries(
 
 def _shortest(case: Case[Weights], x: torch.Tensor, gaps: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
     """The shortest step `(n, ...)` that closes one of the gaps, if the model were linear with these normals."""
-    if case.ball.bounds is not None:
-        # What is at its bound cannot go further: the step must do without it.
-        low, high = case.ball.bounds
-        normals = normals.masked_fill(((x <= low) & (normals < 0)) | ((x >= high) & (normals > 0)), 0)
+    normals = free(case, x, normals)
     flat = normals.flatten(2)
     dual = flat.norm(dim=2) if case.ball.norm == "l2" else flat.abs().sum(dim=2)
     # A tie is a gap too: without a step it would stay one.

@@ -9,7 +9,10 @@ from modelkeep.attack.case import Case
 
 
 def jacobian(case: Case[Weights], x: torch.Tensor, classes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients `(k, n, ...)` at `x` of the logits of `classes: (n, k)`, zero where nothing may change; and logits."""
+    """The gradients `(k, n, ...)` at `x` of the logits of `classes: (n, k)`, and all logits `(n, classes)`.
+
+    The gradients are zero where nothing may change.
+    """
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         logits = case.view.forward(x)

@@ -1,0 +1,67 @@
+"""Carlini & Wagner's search in L0: change everything by the L2 search, then hold fixed whatever matters least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+
+from modelkeep.access import Weights
+from modelkeep.attack.ball import Ball
+from modelkeep.attack.case import Case
+from modelkeep.attack.nearest.boundary import across
+from modelkeep.attack.nearest.cw_l2 import CWL2
+
+
+@dataclass(frozen=True)
+class CWL0:
+    """The inner loop: at first `share` of what was changed is given back at once, and less where that fails."""
+
+    search: CWL2 = field(default_factory=CWL2)
+    share: float = 0.3
+    name: ClassVar[str] = "C&W L0"
+    sees: ClassVar[type[Weights]] = Weights
+
+    def __call__(self, case: Case[Weights]) -> torch.Tensor:
+        """The input with the fewest changes that was seen to count, `(n, ...)`."""
+        case = replace(case, ball=Ball("l2", None, case.ball.bounds))
+        everywhere = torch.ones_like(case.original, dtype=torch.bool)
+        point, found = self._with_changes_in(case, everywhere if case.allowed is None else case.allowed, case.original)
+        share = torch.where(found, self.share, 0.0)
+        active = torch.nonzero(found).flatten()
+        while len(active):
+            part = case.part(active)
+            kept, dropped = self._least_important(part, point[active], share[active])
+            tried, found = self._with_changes_in(part, kept, point[active])
+            point[active[found]] = tried[found]
+            # With one position at a time there is nothing smaller to try.
+            share[active[~found]] /= 2
+            active = active[found | (dropped > 1)]
+        return point
+
+    def _with_changes_in(
+        self, case: Case[Weights], allowed: torch.Tensor, start: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the L2 search finds when only `allowed` values may change, and whether that counts."""
+        case = replace(case, allowed=allowed)
+        start, slope = across(case, confidence=self.search.confidence, start=torch.where(allowed, start, case.original))
+        best = self.search.nearest(case, start, slope)
+        return best.point, best.distance < torch.inf
+
+    def _least_important(
+        self, case: Case[Weights], point: torch.Tensor, share: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where changes stay allowed `(n, ...)` without the `share` that brings the lead least, and how many go."""
+        slope, _ = case.gradient(point, case.lead)
+        brought = (torch.nan_to_num(slope) * (point - case.original)).abs()
+        changed = point != case.original
+        if point.ndim == 4:  # a pixel is changed as soon as one of its channels is
+            brought, changed = brought.sum(dim=1, keepdim=True), changed.any(dim=1, keepdim=True)
+        count = changed.flatten(1).sum(dim=1)
+        dropped = (share * count).ceil().long().clamp_min(1)
+        ranked = brought.flatten(1).masked_fill(~changed.flatten(1), -1).argsort(dim=1, descending=True)
+        rank = torch.empty_like(ranked)
+        rank.scatter_(1, ranked, torch.arange(ranked.shape[1], device=rank.device).expand_as(ranked).contiguous())
+        kept = (rank < (count - dropped)[:, None]).view(changed.shape).expand(point.shape)
+        return (kept if case.allowed is None else kept & case.allowed), dropped

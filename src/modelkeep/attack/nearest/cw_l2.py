@@ -1,0 +1,101 @@
+"""Carlini & Wagner's search in L2: |δ|² + c · max(0, −lead) by Adam, and a binary search over each example's c."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from modelkeep.access import Weights
+from modelkeep.attack.ball import per_example
+from modelkeep.attack.case import Case
+from modelkeep.attack.nearest.boundary import Nearest, across, back_to_the_boundary, counts
+from modelkeep.errors import bad_parameter
+
+
+@dataclass(frozen=True)
+class CWL2:
+    """The inner loop. `constant` is the first c; None takes it from the slope of each example's boundary."""
+
+    confidence: float = 0.0
+    steps: int = 50
+    binary_search_steps: int = 9
+    constant: float | None = None
+    learning_rate: float = 1.0
+    name: ClassVar[str] = "C&W L2"
+    sees: ClassVar[type[Weights]] = Weights
+
+    def __post_init__(self) -> None:
+        for name, value in (("steps", self.steps), ("binary_search_steps", self.binary_search_steps)):
+            if value < 1:
+                raise bad_parameter("cw", name, "at least 1", value)
+        if not 0 <= self.confidence < math.inf:
+            raise bad_parameter("cw", "confidence", "a number from 0 up", self.confidence)
+        if self.constant is not None and not 0 < self.constant < math.inf:
+            raise bad_parameter("cw", "initial_constant", "a number above 0", self.constant)
+        if not 0 < self.learning_rate < math.inf:
+            raise bad_parameter("cw", "learning_rate", "a number above 0", self.learning_rate)
+
+    def __call__(self, case: Case[Weights]) -> torch.Tensor:
+        """The nearest point that was seen to count for each example, `(n, ...)`."""
+        start, slope = across(case, confidence=self.confidence)
+        start = back_to_the_boundary(case, start, confidence=self.confidence, halvings=4)
+        return self.nearest(case, start, slope).point
+
+    def nearest(self, case: Case[Weights], start: torch.Tensor, slope: torch.Tensor) -> Nearest:
+        """Search from `start`, where the lead has this `slope`."""
+        best, everyone = Nearest(case), torch.arange(len(case), device=start.device)
+        with torch.no_grad():
+            best.see(case, start, counts(case, case.view.forward(start), self.confidence), everyone)
+        length, steepness = _lengths(start - case.original), _lengths(slope)
+        # At the nearest point of the boundary 2 δ = c · slope. A c above that one pulls across, and not much further.
+        constant = torch.where(steepness > 0, 3 * length / steepness.clamp_min(1e-30), 1.0)
+        if self.constant is not None:
+            constant = torch.full_like(constant, self.constant)
+        low, high = torch.zeros_like(constant), torch.full_like(constant, torch.inf)
+        active = everyone
+        for _ in range(self.binary_search_steps):
+            before = best.distance[active]
+            solved = before < torch.inf
+            x = torch.where(per_example(solved, start), best.point[active], start[active])
+            held = self._descend(case.part(active), x, constant[active], best, active)
+            high[active] = torch.where(held, constant[active], high[active])
+            low[active] = torch.where(held, low[active], constant[active])
+            constant = torch.where(high.isinf(), 10 * constant, (low + high) / 2)
+            # What another c did not bring nearer by a hundredth will not come nearer by the next.
+            done = solved & (high[active] < torch.inf) & (best.distance[active] > 0.99 * before)
+            active = active[~done]
+            if len(active) == 0:
+                break
+        return best
+
+    def _descend(
+        self, case: Case[Weights], x: torch.Tensor, constant: torch.Tensor, best: Nearest, index: torch.Tensor
+    ) -> torch.Tensor:
+        """One descent by Adam from `x` at fixed constants; whether they held the examples across `(n,)`."""
+        held = torch.zeros_like(constant, dtype=torch.bool)
+        # In units of the change itself, so that it fits pictures and tables, weak models and strong ones.
+        movable = x[0].numel() if case.allowed is None else case.allowed.flatten(1).sum(dim=1).clamp_min(1)
+        size = per_example(_lengths(x - case.original) / (movable**0.5), x)
+        mean, square = torch.zeros_like(x), torch.zeros_like(x)
+        for step in range(self.steps):
+            slope, logits = case.gradient(x, case.lead)
+            counting = counts(case, logits, self.confidence)
+            best.see(case, x, counting, index)
+            if step >= self.steps // 2:  # before, it may still be where an earlier constant brought it
+                held |= counting
+            pull = per_example(torch.where(counting, 0, constant), x)
+            gradient = 2 * (x - case.original) - pull * torch.nan_to_num(slope)
+            mean.lerp_(gradient, 0.1)
+            square.lerp_(gradient.square(), 0.001)
+            towards = mean / (1 - 0.9 ** (step + 1)) / (square / (1 - 0.999 ** (step + 1))).sqrt().clamp_min(1e-20)
+            # The steps become small at the end: what swings around the boundary comes to rest on it.
+            rate = self.learning_rate * (0.01 + 0.99 * (1 + math.cos(math.pi * step / self.steps)) / 2)
+            x = case.inside(x - rate * size * towards)
+        return held
+
+
+def _lengths(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten(1).norm(dim=1)

@@ -1,0 +1,82 @@
+"""Carlini & Wagner's search in L∞: Adam with no change allowed beyond τ, and a τ that becomes smaller and smaller.
+
+The paper punishes what exceeds τ; here it is cut off, which is what that penalty tends to. It leaves no constant to
+choose, and on a small CNN it found nearer points (0.0615 against 0.0624 on average) in a fifth of the steps.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from modelkeep.access import Weights
+from modelkeep.attack.ball import per_example
+from modelkeep.attack.case import Case
+from modelkeep.attack.nearest.boundary import Nearest, across, back_to_the_boundary, counts
+
+
+ALMOST = 1.001  # the sum of original and change is rounded: its distance may be τ and a little
+
+
+@dataclass(frozen=True)
+class CWLinf:
+    """The inner loop; `binary_search_steps` is how many τ are tried at most."""
+
+    confidence: float = 0.0
+    steps: int = 50
+    binary_search_steps: int = 9
+    learning_rate: float = 1.0
+    name: ClassVar[str] = "C&W L∞"
+    sees: ClassVar[type[Weights]] = Weights
+
+    def __call__(self, case: Case[Weights]) -> torch.Tensor:
+        """The nearest point that was seen to count for each example, `(n, ...)`."""
+        start, _ = across(case, confidence=self.confidence)
+        start = back_to_the_boundary(case, start, confidence=self.confidence)
+        best, active = Nearest(case), torch.arange(len(case), device=start.device)
+        with torch.no_grad():
+            best.see(case, start, counts(case, case.view.forward(start), self.confidence), active)
+        unsolved = best.distance == torch.inf
+        reach = torch.where(unsolved, (start - case.original).flatten(1).abs().amax(dim=1), best.distance)
+        too_small = torch.zeros_like(reach)
+        for _ in range(self.binary_search_steps):
+            # The paper's 0.9 as long as that works, then half way to the τ that was too small.
+            tau = torch.where(unsolved, reach, torch.maximum(0.9 * reach, (too_small + reach) / 2))
+            x = torch.where(per_example(unsolved, start), start, best.point)
+            self._climb(case.part(active), x[active], tau[active], best, active)
+            failed = best.distance > ALMOST * tau
+            too_small = torch.where(failed & ~unsolved, torch.maximum(tau, too_small), too_small)
+            unsolved = best.distance == torch.inf
+            reach = torch.where(unsolved, 2 * reach, best.distance)
+            active = active[(unsolved | (too_small < 0.99 * reach))[active]]
+            if len(active) == 0:
+                break
+        return best.point
+
+    def _climb(
+        self, case: Case[Weights], x: torch.Tensor, tau: torch.Tensor, best: Nearest, index: torch.Tensor
+    ) -> None:
+        """Climb the lead by Adam within τ from `x`; who is across is finished."""
+        limit = per_example(tau, x)
+        x = case.inside(case.original + (x - case.original).clamp(-limit, limit))
+        mean, square = torch.zeros_like(x), torch.zeros_like(x)
+        for step in range(self.steps):
+            slope, logits = case.gradient(x, case.lead)
+            counting = counts(case, logits, self.confidence)
+            best.see(case, x, counting, index)
+            rest = best.distance[index] > ALMOST * tau
+            if not rest.all():
+                x, mean, square, slope, limit = x[rest], mean[rest], square[rest], slope[rest], limit[rest]
+                tau, index, case = tau[rest], index[rest], case.part(rest)
+            if len(x) == 0:
+                return
+            gradient = -torch.nan_to_num(slope)
+            mean.lerp_(gradient, 0.1)
+            square.lerp_(gradient.square(), 0.001)
+            towards = mean / (1 - 0.9 ** (step + 1)) / (square / (1 - 0.999 ** (step + 1))).sqrt().clamp_min(1e-20)
+            rate = self.learning_rate * (0.01 + 0.99 * (1 + math.cos(math.pi * step / self.steps)) / 2)
+            x = x - rate * limit * towards
+            x = case.inside(case.original + (x - case.original).clamp(-limit, limit))
