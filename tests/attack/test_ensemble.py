@@ -120,7 +120,7 @@ def test_no_peer_finds_what_the_ensemble_could_not(
     models: dict[str, Model], digits: tuple[Data, Data], name: str, norm: Norm
 ) -> None:
     model, data, radius = models[name], digits[1], RADII[name, norm]
-    ours = standard(model, data, norm=norm, radius=radius, steps=30, queries=200, seed=0)
+    ours = standard(model, data, norm=norm, radius=radius, steps=25, queries=200, seed=0)
     stands = ours.after == data.y
     assert 60 <= int(stands.sum()) <= 140
     # Beside those that stand, some that fell: a peer that wins none of these would be set up wrongly.
@@ -176,7 +176,7 @@ def data_for(model: Model, n: int = 60) -> Data:
     return Data(x, model.predict(x), model.classes)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 4, 12])
+@pytest.mark.parametrize("classes", [2, 3, 12])
 @pytest.mark.parametrize("norm", DUALS)
 def test_with_few_classes_or_many_it_finds_exactly_what_the_closed_form_allows(norm: Norm, classes: int) -> None:
     """AutoAttack's peers crash below ten classes, and its loss is not defined below four."""
