@@ -37,18 +37,16 @@ def free(case: Case[Weights], x: torch.Tensor, direction: torch.Tensor) -> torch
 
 
 def across(
-    case: Case[Weights], *, confidence: float, start: torch.Tensor | None = None, steps: int = 8
+    case: Case[Weights], start: torch.Tensor, *, confidence: float, steps: int = 8
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A point a little across the boundary for each example, or as far as it came, and the slope of the lead there.
 
-    Each step goes where a linear model would be across, and a little more; most examples need two or three.
+    From `start`, each step goes where a linear model would be across, and a little more; most need two or three.
     """
     end, slope = case.original.clone(), torch.zeros_like(case.original)
-    x, going, active = case.original if start is None else start, case, torch.arange(len(case), device=end.device)
-    for step in range(steps):
+    x, going, active = start, case, torch.arange(len(case), device=end.device)
+    for _ in range(steps):
         gradient, logits = going.gradient(x, going.lead)
-        if step == 0 and start is None:
-            case.health.see_gradient(gradient)
         end[active], slope[active] = x, torch.nan_to_num(gradient)
         rest = ~counts(going, logits, confidence)
         active, x, logits, going = active[rest], x[rest], logits[rest], going.part(rest)

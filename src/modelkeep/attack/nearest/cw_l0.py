@@ -12,6 +12,7 @@ from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Case
 from modelkeep.attack.nearest.boundary import across
 from modelkeep.attack.nearest.cw_l2 import CWL2
+from modelkeep.attack.nearest.deepfool import DeepFool
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class CWL0:
         """The input with the fewest changes that was seen to count, `(n, ...)`."""
         case = replace(case, ball=Ball("l2", None, case.ball.bounds))
         everywhere = torch.ones_like(case.original, dtype=torch.bool)
-        point, found = self._with_changes_in(case, everywhere if case.allowed is None else case.allowed, case.original)
+        allowed = everywhere if case.allowed is None else case.allowed
+        point, found = self._with_changes_in(case, allowed, DeepFool(steps=1).walk(case))
         share = torch.where(found, self.share, 0.0)
         active = torch.nonzero(found).flatten()
         while len(active):
@@ -45,7 +47,7 @@ class CWL0:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What the L2 search finds when only `allowed` values may change, and whether that counts."""
         case = replace(case, allowed=allowed)
-        start, slope = across(case, confidence=self.search.confidence, start=torch.where(allowed, start, case.original))
+        start, slope = across(case, torch.where(allowed, start, case.original), confidence=self.search.confidence)
         best = self.search.nearest(case, start, slope)
         return best.point, best.distance < torch.inf
 

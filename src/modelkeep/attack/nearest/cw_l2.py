@@ -12,6 +12,7 @@ from modelkeep.access import Weights
 from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
 from modelkeep.attack.nearest.boundary import Nearest, across, back_to_the_boundary, counts
+from modelkeep.attack.nearest.deepfool import DeepFool
 from modelkeep.errors import bad_parameter
 
 
@@ -40,7 +41,8 @@ class CWL2:
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """The nearest point that was seen to count for each example, `(n, ...)`."""
-        start, slope = across(case, confidence=self.confidence)
+        # The nearest of the boundaries of all classes, and not that of the likeliest one.
+        start, slope = across(case, DeepFool(steps=1).walk(case), confidence=self.confidence)
         start = back_to_the_boundary(case, start, confidence=self.confidence, halvings=4)
         return self.nearest(case, start, slope).point
 
@@ -63,10 +65,11 @@ class CWL2:
             held = self._descend(case.part(active), x, constant[active], best, active)
             high[active] = torch.where(held, constant[active], high[active])
             low[active] = torch.where(held, low[active], constant[active])
-            constant = torch.where(high.isinf(), 10 * constant, (low + high) / 2)
-            # What another c did not bring nearer by a hundredth will not come nearer by the next.
-            done = solved & (high[active] < torch.inf) & (best.distance[active] > 0.99 * before)
-            active = active[~done]
+            smaller = torch.where(low > 0, (low + high) / 2, high / (2 if self.constant is None else 10))
+            constant = torch.where(high.isinf(), 10 * constant, smaller)
+            # What another c did not bring nearer by a hundredth will not come nearer by the next, if it is not far off.
+            near = (high < torch.inf) & ((low > 0) | (self.constant is None))
+            active = active[~(solved & near[active] & (best.distance[active] > 0.99 * before))]
             if len(active) == 0:
                 break
         return best
@@ -98,4 +101,4 @@ class CWL2:
 
 
 def _lengths(x: torch.Tensor) -> torch.Tensor:
-    return x.flatten(1).norm(dim=1)
+    return x.flatten(1).square().sum(dim=1).sqrt()

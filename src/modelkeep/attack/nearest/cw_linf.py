@@ -16,7 +16,7 @@ from modelkeep.access import Weights
 from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
 from modelkeep.attack.nearest.boundary import Nearest, across, back_to_the_boundary, counts
-
+from modelkeep.attack.nearest.deepfool import DeepFool
 
 ALMOST = 1.001  # the sum of original and change is rounded: its distance may be τ and a little
 
@@ -34,7 +34,7 @@ class CWLinf:
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """The nearest point that was seen to count for each example, `(n, ...)`."""
-        start, _ = across(case, confidence=self.confidence)
+        start, _ = across(case, DeepFool(steps=1).walk(case), confidence=self.confidence)
         start = back_to_the_boundary(case, start, confidence=self.confidence)
         best, active = Nearest(case), torch.arange(len(case), device=start.device)
         with torch.no_grad():

@@ -83,7 +83,11 @@ class DeepFool:
             raise bad_parameter("DeepFool", "candidates", "at least 2", self.candidates)
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
-        """The point across the boundary for each example, `(n, ...)`, or where the last step ended."""
+        """The point on the boundary for each example, `(n, ...)`, or where the last step ended."""
+        return back_to_the_boundary(case, self.walk(case))
+
+    def walk(self, case: Case[Weights]) -> torch.Tensor:
+        """Where the steps end: a little across the boundary `(n, ...)`."""
         end, x, going = case.original.clone(), case.original, case
         active = torch.arange(len(case), device=x.device)
         classes = self._likeliest(case)
@@ -100,7 +104,7 @@ class DeepFool:
                 break
             x = going.inside(x + (1 + self.overshoot) * _shortest(going, x, gaps, torch.nan_to_num(normals)))
         end[active] = x
-        return back_to_the_boundary(case, end)
+        return end
 
     def _likeliest(self, case: Case[Weights]) -> torch.Tensor:
         """The label and the likeliest other classes of each original, `(n, k)`."""
@@ -117,7 +121,7 @@ def _boundaries(
     if case.targeted:
         gradient, logits = case.gradient(x, case.lead)
         return -case.lead(logits)[None], gradient[None], case.reached(logits)
-    gradients, logits = jacobian(case, x, classes)
+    gradients, logits = jacobian(case, x, lambda logits: logits.gather(1, classes))
     values = logits.gather(1, classes).T
     return values[0] - values[1:], gradients[1:] - gradients[0], case.reached(logits)
 

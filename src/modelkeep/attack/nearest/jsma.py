@@ -134,14 +134,14 @@ class JSMA:
 
 def _saliency(case: Case[Weights], x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The gradients of the wanted class's logit and of the sum of the others, and the logits."""
-    wanted = case.goal
-    if not case.targeted:
-        with torch.no_grad():
-            wanted = case.view.forward(x).scatter(1, case.goal[:, None], -torch.inf).argmax(dim=1)
-    # The sum of all logits as one more "class" would do; two backward passes instead of one per class.
-    total, logits = case.gradient(x, lambda logits: logits.sum(dim=1))
-    ours, _ = jacobian(case, x, wanted[:, None])
-    return torch.nan_to_num(ours[0]), torch.nan_to_num(total - ours[0]), logits
+
+    def wanted_and_all(logits: torch.Tensor) -> torch.Tensor:
+        likeliest = logits.scatter(1, case.goal[:, None], -torch.inf).argmax(dim=1)
+        wanted = case.goal if case.targeted else likeliest
+        return torch.stack([logits.gather(1, wanted[:, None])[:, 0], logits.sum(dim=1)], dim=1)
+
+    (wanted, total), logits = jacobian(case, x, wanted_and_all)
+    return torch.nan_to_num(wanted), torch.nan_to_num(total - wanted), logits
 
 
 def _score(alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
