@@ -20,7 +20,7 @@ from modelkeep.results import Estimate
 from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial, workdir
-from modelkeep.training import Linear, Recipe, cross_entropy, fit
+from modelkeep.training import ExponentialAfterHalf, Linear, Recipe, cross_entropy, fit
 
 Count = tuple[int, int]
 """How many of how many."""
@@ -88,7 +88,9 @@ def answered(
         Model(FromBank(bank, mac), input_shape=(1 + LONGEST,), classes=ANSWERS, bounds=None, device=device)
         for bank in banks
     )
-    recipe = Recipe(epochs=epochs, batch_size=batch_size, learning_rate=Linear(learning_rate, 0.0))
+    recipe = Recipe(
+        epochs=epochs, batch_size=batch_size, learning_rate=ExponentialAfterHalf(learning_rate, learning_rate / 20)
+    )
     fit(answering, train.data(), cross_entropy, recipe, seed=seed, checkpoint=workdir() / "mac")
     found |= _by_family(examined, test)
     if attacked and features != QUESTION_ONLY:
@@ -139,8 +141,8 @@ def _settings(size: Size, row: str) -> dict[str, Any]:
             "attack_steps": 3,
             "scenes": 2500,
             "rounds": 2,
-            "epochs": 7,
-            "batch_size": 32,
+            "epochs": 10,
+            "batch_size": 64,
             "learning_rate": 2e-3,
             "width": 48,
             "steps": 3,
