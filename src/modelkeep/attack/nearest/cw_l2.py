@@ -58,11 +58,11 @@ class CWL2:
             constant = torch.full_like(constant, self.constant)
         low, high = torch.zeros_like(constant), torch.full_like(constant, torch.inf)
         active = everyone
-        for _ in range(self.binary_search_steps):
+        for number in range(self.binary_search_steps):
             before = best.distance[active]
             solved = before < torch.inf
             x = torch.where(per_example(solved, start), best.point[active], start[active])
-            held = self._descend(case.part(active), x, constant[active], best, active)
+            held = self._descend(case.part(active), x, constant[active], best, active, again=number > 0)
             high[active] = torch.where(held, constant[active], high[active])
             low[active] = torch.where(held, low[active], constant[active])
             smaller = torch.where(low > 0, (low + high) / 2, high / (2 if self.constant is None else 10))
@@ -75,20 +75,32 @@ class CWL2:
         return best
 
     def _descend(
-        self, case: Case[Weights], x: torch.Tensor, constant: torch.Tensor, best: Nearest, index: torch.Tensor
+        self,
+        case: Case[Weights],
+        x: torch.Tensor,
+        constant: torch.Tensor,
+        best: Nearest,
+        index: torch.Tensor,
+        *,
+        again: bool,
     ) -> torch.Tensor:
-        """One descent by Adam from `x` at fixed constants; whether they held the examples across `(n,)`."""
+        """One descent by Adam from `x` at fixed constants; whether they held the examples across `(n,)`.
+
+        When it starts `again`, from what was found before, the steps are smaller, and an example is given up when the
+        first quarter of them has not brought it nearer.
+        """
         held = torch.zeros_like(constant, dtype=torch.bool)
         # In units of the change itself, so that it fits pictures and tables, weak models and strong ones.
         movable = x[0].numel() if case.allowed is None else case.allowed.flatten(1).sum(dim=1).clamp_min(1)
-        size = per_example(_lengths(x - case.original) / (movable**0.5), x)
+        size = per_example(_lengths(x - case.original) / (movable**0.5), x) * (0.3 if again else 1.0)
         mean, square = torch.zeros_like(x), torch.zeros_like(x)
+        before, going = best.distance[index], torch.arange(len(x), device=x.device)
         for step in range(self.steps):
             slope, logits = case.gradient(x, case.lead)
             counting = counts(case, logits, self.confidence)
             best.see(case, x, counting, index)
-            if step >= self.steps // 2:  # before, it may still be where an earlier constant brought it
-                held |= counting
+            if step >= self.steps // 8:  # before, it may still be where an earlier constant brought it
+                held[going] |= counting
             pull = per_example(torch.where(counting, 0, constant), x)
             gradient = 2 * (x - case.original) - pull * torch.nan_to_num(slope)
             mean.lerp_(gradient, 0.1)
@@ -97,6 +109,12 @@ class CWL2:
             # The steps become small at the end: what swings around the boundary comes to rest on it.
             rate = self.learning_rate * (0.01 + 0.99 * (1 + math.cos(math.pi * step / self.steps)) / 2)
             x = case.inside(x - rate * size * towards)
+            if again and step == self.steps // 4:
+                rest = (before == torch.inf) | (best.distance[index] < 0.999 * before)
+                x, mean, square, size, constant = x[rest], mean[rest], square[rest], size[rest], constant[rest]
+                index, going, case = index[rest], going[rest], case.part(rest)
+                if len(x) == 0:
+                    break
         return held
 
 
