@@ -50,6 +50,25 @@ def test_a_point_inside_stays_where_it_is(norm: Norm, seed: int) -> None:
     torch.testing.assert_close(ball.project(inside, x), inside)
 
 
+@given(radius=st.floats(1e-3, 20), seed=st.integers(0, 10**6), dimension=st.integers(1, 60), bounded=st.booleans())
+def test_the_l1_projection_is_the_nearest_point_of_ball_and_bounds(
+    radius: float, seed: int, dimension: int, bounded: bool
+) -> None:
+    """Against the threshold found by bisection in float64; many values are at their bounds, as in pictures."""
+    x = (3 * drawn(seed, 5, dimension) - 1).clamp(0, 1)
+    wanted = x + 2 * drawn(seed + 1, 5, dimension) - 1
+    found = Ball("l1", radius, (0.0, 1.0) if bounded else None).project(wanted, x)
+    offset = (wanted - x).double()
+    room = torch.where(offset > 0, 1 - x, x).double() if bounded else torch.full_like(offset, torch.inf)
+    low, high = torch.zeros(5, 1).double(), offset.abs().amax(dim=1, keepdim=True)
+    for _ in range(100):
+        middle = (low + high) / 2
+        outside = torch.minimum((offset.abs() - middle).clamp_min(0), room).sum(dim=1, keepdim=True) > radius
+        low, high = torch.where(outside, middle, low), torch.where(outside, high, middle)
+    nearest = x + offset.sign() * torch.minimum((offset.abs() - high).clamp_min(0), room)
+    torch.testing.assert_close(found.double(), nearest, rtol=0, atol=2e-6)
+
+
 @given(seed=st.integers(0, 10**6), scale=st.floats(1e-30, 1e3))
 def test_the_steepest_direction_is_at_least_as_good_as_any_other(seed: int, scale: float) -> None:
     gradient = (drawn(seed, 3, 7) - 0.5) * scale

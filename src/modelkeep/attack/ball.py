@@ -85,7 +85,7 @@ class Ball:
             direction = _largest(gradient, max(1, math.ceil(0.01 * gradient[0].numel())))
         else:
             direction = self.steepest(gradient)
-        return self.project(x + size * direction, original)
+        return self.project(torch.add(x, direction, alpha=size), original)
 
     def open(self, x: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient, zero where a value is at its bound and cannot go on.
@@ -102,7 +102,7 @@ class Ball:
         if self.radius is None:
             pass
         elif self.norm == "linf":
-            moved = torch.minimum(torch.maximum(moved, original - self.radius), original + self.radius)
+            moved = torch.clamp(moved, original - self.radius, original + self.radius)
         elif self.norm == "l2":
             offset = moved - original
             moved = original + offset * per_example(

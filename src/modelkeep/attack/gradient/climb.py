@@ -138,7 +138,7 @@ class _SparseClimbers(_Climbers):
         """One step on the largest entries of the gradient, as many as the density says."""
         flat = case.ball.open(self.x, self.gradient).flatten(1)
         count = (self.density * flat.shape[1]).long().clamp(1, flat.shape[1])
-        smallest = flat.abs().sort(dim=1, descending=True).values.gather(1, count[:, None] - 1)
+        smallest = flat.abs().topk(int(count.max()), dim=1).values.gather(1, count[:, None] - 1)
         signs = torch.where(flat.abs() >= smallest, flat.sign(), 0)
         step = self.size[:, None] * signs / signs.abs().sum(dim=1, keepdim=True).clamp_min(1)
         self.x = case.ball.project(self.x + step.view_as(self.x), case.original)
