@@ -1,6 +1,6 @@
 """C&W in L2 against the peers, at equal settings: as many constants, and as many steps for each, for everybody.
 
-The peers are given the learning rate and the first constant with which they did best here. torchattacks has no search
+The peers are given the learning rate and the first constant with which they came nearest here. torchattacks has no search
 for the constant and takes all steps at one. ART is left out: it is some fifteen times slower than the other two.
 """
 
@@ -21,7 +21,7 @@ Run = Callable[[], torch.Tensor]
 
 
 def torchattacks(package: ModuleType, model: Model, data: Data) -> Run:
-    attack = package.CW(model.module, c=10, lr=0.1, steps=CONSTANTS * STEPS)
+    attack = package.CW(model.module, c=10, lr=0.01, steps=CONSTANTS * STEPS)
     return lambda: torch.as_tensor(attack(data.x, data.y)).detach()
 
 
