@@ -1,7 +1,7 @@
 """C&W in L2 against the peers, at equal settings: as many constants, and as many steps for each, for everybody.
 
-The peers are given the learning rate and the first constant with which they came nearest here. torchattacks has no search
-for the constant and takes all steps at one. ART is left out: it is some fifteen times slower than the other two.
+The peers are given the learning rate and the first constant with which they came nearest here. torchattacks has no
+search for the constant and takes all steps at one. ART is left out: it is some fifteen times slower than these two.
 """
 
 from __future__ import annotations
