@@ -69,11 +69,18 @@ def test_small_steps_change_values_by_theta() -> None:
     assert found.success.any()
 
 
+def test_without_bounds_theta_is_in_the_owners_units() -> None:
+    bounded = random_model()
+    model = Model(bounded.module, input_shape=(12,), classes=3, bounds=None)
+    data = data_for(model)
+    found = jsma(model, data, theta=3.0, max_share=1.0, seed=0)
+    assert found.success.all()
+    change = (found.adversarial - data.x).abs()
+    torch.testing.assert_close(change[change > 0], torch.full_like(change[change > 0], 3.0))
+
+
 def test_nonsense_is_refused() -> None:
     model = random_model()
-    for settings in ({"theta": 0.0}, {"theta": 2.0}, {"max_share": 0.0}):
+    for settings in ({"theta": 0.0}, {"theta": -1.0}, {"max_share": 0.0}):
         with pytest.raises(InputError, match="parameter of jsma"):
             jsma(model, data_for(model), **settings, seed=0)  # type: ignore[arg-type]
-    unbounded = Model(model.module, input_shape=(12,), classes=3, bounds=None)
-    with pytest.raises(InputError, match="this model has none"):
-        jsma(unbounded, data_for(model), seed=0)

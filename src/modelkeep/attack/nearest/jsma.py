@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.nearest.jacobian import jacobian
 from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
 
 
@@ -36,9 +37,9 @@ def jsma(
     changed once. Without a target, each step works towards the likeliest wrong class at that moment.
 
     Args:
-        model: The model, with bounds; gradients of its weights are not computed, and it is left as it was.
+        model: The model; gradients of its weights are not computed, and it is left as it was.
         data: Examples with their true labels.
-        theta: How far a value is moved, as a share of the bounds' width.
+        theta: How far a value is moved, as a share of the bounds' width; without bounds, in the owner's units.
         max_share: The largest share of an input's values that may be changed.
         pairs: Two values at a time, chosen together, as in the paper; or one at a time, which needs more steps.
         target: The class that the answer should become; without it, any wrong answer will do.
@@ -46,10 +47,6 @@ def jsma(
         batch_size: Examples that are run at once.
         seed: Nothing is drawn; it goes into the result.
     """
-    if model.bounds is None:
-        raise InputError(
-            "JSMA moves values to their bounds, but this model has none. Give it some: Model(…, bounds=…)."
-        )
     return carry_out(
         model,
         data,
@@ -74,15 +71,15 @@ class JSMA:
     sees: ClassVar[type[Weights]] = Weights
 
     def __post_init__(self) -> None:
-        if not 0 < self.theta <= 1:
-            raise bad_parameter("jsma", "theta", "a number above 0 and up to 1", self.theta)
+        if not 0 < self.theta < math.inf:
+            raise bad_parameter("jsma", "theta", "a number above 0", self.theta)
         if not 0 < self.max_share <= 1:
             raise bad_parameter("jsma", "max_share", "a share above 0 and up to 1", self.max_share)
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """The changed input of each example, `(n, ...)`."""
-        assert case.ball.bounds is not None
-        low, high = case.ball.bounds
+        low, high = case.ball.bounds or (-math.inf, math.inf)
+        far = self.theta if case.ball.bounds is None else self.theta * (high - low)
         at_once = 2 if self.pairs else 1
         steps = max(1, int(self.max_share * case.original[0].numel()) // at_once)
         end, x, going = case.original.clone(), case.original.clone(), case
@@ -102,7 +99,7 @@ class JSMA:
             if len(active) == 0:
                 break
             index, signs = self._choose(wanted[rest], others[rest], x, touched, (low, high))
-            change = torch.zeros_like(x.flatten(1)).scatter_(1, index, signs * self.theta * (high - low)).view_as(x)
+            change = torch.zeros_like(x.flatten(1)).scatter_(1, index, signs * far).view_as(x)
             x = (x + change).clamp(low, high)
             touched = touched | (change != 0)
         return end
