@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from _attack_cw import cw_figures
 from torch.nn.functional import cross_entropy
 
+from _attack_cw import cw_figures
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model, datasets
 from modelkeep.architectures import small_cnn

@@ -233,4 +233,4 @@ def test_a_random_model_is_noticed() -> None:
 def test_nonsense_is_refused() -> None:
     model = linear_model(2, (6,), None)
     with pytest.raises(InputError, match="'norm' parameter of standard must be 'linf', 'l2' or 'l1'"):
-        standard(model, data_for(model), norm="l0", radius=3, seed=0)
+        standard(model, data_for(model), norm="l0", radius=3, seed=0)  # type: ignore[arg-type]

@@ -22,10 +22,13 @@ from modelkeep.attack.gradient.fgsm import fgsm
 from modelkeep.attack.gradient.ilcm import ilcm
 from modelkeep.attack.gradient.pgd import pgd
 from modelkeep.attack.health import MASKED
+from modelkeep.attack.nearest.cw import cw
 from modelkeep.attack.nearest.ddn import ddn
 from modelkeep.attack.nearest.deepfool import deepfool
 from modelkeep.attack.nearest.fab import fab
 from modelkeep.attack.nearest.fmn import fmn
+from modelkeep.attack.nearest.jsma import jsma
+from modelkeep.attack.nearest.lbfgs import lbfgs
 from modelkeep.errors import ModelKeepError
 
 # A new attack gets a line here, with a budget at which about half of the examples below fall.
@@ -44,6 +47,11 @@ SEE_WEIGHTS: dict[str, Callable[..., Attacked]] = {
     "fab": partial(fab, steps=10),
     "ddn": partial(ddn, steps=30),
     "fmn": partial(fmn, norm="linf", steps=30),
+    "cw": partial(cw, steps=20, binary_search_steps=4),
+    "cw, linf": partial(cw, norm="linf", steps=20, binary_search_steps=4),
+    "cw, l0": partial(cw, norm="l0", steps=10, binary_search_steps=2),
+    "jsma": partial(jsma, max_share=0.4),
+    "lbfgs": partial(lbfgs, steps=10, bisections=4),
     "standard": partial(standard, radius=0.15, steps=10, queries=100),
 }
 BLIND: dict[str, Callable[..., Attacked]] = {

@@ -18,10 +18,13 @@ from modelkeep.attack.gradient.fgsm import fgsm
 from modelkeep.attack.gradient.ilcm import ilcm
 from modelkeep.attack.gradient.pgd import pgd
 from modelkeep.attack.kept import kept
+from modelkeep.attack.nearest.cw import cw
 from modelkeep.attack.nearest.ddn import ddn
 from modelkeep.attack.nearest.deepfool import deepfool
 from modelkeep.attack.nearest.fab import fab
 from modelkeep.attack.nearest.fmn import fmn
+from modelkeep.attack.nearest.jsma import jsma
+from modelkeep.attack.nearest.lbfgs import lbfgs
 from modelkeep.attack.transfer.proxy_set import ProxySet, proxy_set
 from modelkeep.attack.transfer.transferred import Transferred, transfer
 from modelkeep.attack.universal.upset import Upset, upset
@@ -42,6 +45,7 @@ __all__ = [
     "boundary",
     "bpda",
     "carry_out",
+    "cw",
     "ddn",
     "deepfool",
     "eot",
@@ -49,7 +53,9 @@ __all__ = [
     "fgsm",
     "fmn",
     "ilcm",
+    "jsma",
     "kept",
+    "lbfgs",
     "one_pixel",
     "pgd",
     "proxy_set",

@@ -10,7 +10,8 @@ import torch
 
 from modelkeep.errors import InputError, bad_parameter
 
-Norm = Literal["linf", "l2", "l1", "l0"]
+Norm = Literal["linf", "l2", "l1"]
+AnyNorm = Literal["linf", "l2", "l1", "l0"]
 NORMS = ("linf", "l2", "l1", "l0")
 
 
@@ -22,7 +23,7 @@ class Ball:
     changed: pixels of an image, whichever of their channels, or values of a table.
     """
 
-    norm: Norm
+    norm: AnyNorm
     radius: float | None
     bounds: tuple[float, float] | None = None
 

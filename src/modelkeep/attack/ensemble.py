@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import torch
 
 from modelkeep.attack.attacked import Attacked
@@ -56,7 +58,7 @@ def standard(
     >>> list(found.solved_by)
     ['APGD-CE', 'APGD-T', 'FAB-T', 'Square']
     """
-    if norm == "l0":
+    if norm not in get_args(Norm):
         raise bad_parameter("standard", "norm", "'linf', 'l2' or 'l1'", norm)
     searches: list[Search] = [
         AutoPGD(steps, "ce"),

@@ -160,4 +160,4 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(InputError, match="'first_share' parameter of Square"):
         square(model, data, radius=0.1, first_share=0.0, seed=0)
     with pytest.raises(InputError, match="'norm' parameter of square must be 'linf', 'l2' or 'l1'"):
-        square(model, data, norm="l0", radius=2, seed=0)
+        square(model, data, norm="l0", radius=2, seed=0)  # type: ignore[arg-type]

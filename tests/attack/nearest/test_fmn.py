@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack.ball import Ball, Norm
+from modelkeep.attack.ball import AnyNorm, Ball
 from modelkeep.attack.nearest.fmn import _shrunk, fmn
 from modelkeep.errors import InputError
 
-DUALS: dict[Norm, float] = {"linf": 1, "l2": 2, "l1": math.inf}
+DUALS: dict[AnyNorm, float] = {"linf": 1, "l2": 2, "l1": math.inf}
 
 
 def linear_model(classes: int = 3, bounds: tuple[float, float] | None = None) -> Model:
@@ -32,7 +32,7 @@ def data_for(model: Model) -> Data:
 
 
 @pytest.mark.parametrize("norm", DUALS)
-def test_on_a_linear_model_it_finds_the_boundary(norm: Norm) -> None:
+def test_on_a_linear_model_it_finds_the_boundary(norm: AnyNorm) -> None:
     """Of two classes; among more, the way is to the one with the best score, which need not be the nearest."""
     model = linear_model(2)
     data = data_for(model)
@@ -69,7 +69,7 @@ def test_in_l0_it_changes_about_as_few_values_as_the_bounds_allow() -> None:
 
 
 @pytest.mark.parametrize("norm", [*DUALS, "l0"])
-def test_bounds_target_and_mask_are_kept(norm: Norm) -> None:
+def test_bounds_target_and_mask_are_kept(norm: AnyNorm) -> None:
     model = linear_model(bounds=(0.0, 1.0))
     data = data_for(model)
     mask = torch.ones(1, 3, 4, dtype=torch.bool)
@@ -85,7 +85,7 @@ def test_bounds_target_and_mask_are_kept(norm: Norm) -> None:
 @pytest.mark.parametrize("norm", [*DUALS, "l0"])
 @given(seed=st.integers(0, 10**6), shape=st.sampled_from([(7,), (2, 3, 2)]), radius=st.integers(1, 5))
 def test_a_change_is_shrunk_to_each_radius_as_the_ball_does_it(
-    norm: Norm, seed: int, shape: tuple[int, ...], radius: int
+    norm: AnyNorm, seed: int, shape: tuple[int, ...], radius: int
 ) -> None:
     change = torch.randn(3, *shape, generator=torch.Generator().manual_seed(seed))
     radii = torch.tensor([radius, 1.0, torch.inf])

@@ -14,11 +14,14 @@ class Nearest:
 
     def __init__(self, case: Case[Weights]) -> None:
         self.point = case.original.clone()
-        self.distance = case.original.new_full((len(case),), torch.inf)
+        self.distance = torch.full((len(case),), torch.inf, dtype=torch.float64, device=case.original.device)
 
-    def see(self, case: Case[Weights], x: torch.Tensor, counting: torch.Tensor, index: torch.Tensor) -> None:
-        """Look at `x`, inputs of the part `case`, which are the examples at `index`; only those `counting` can win."""
-        distance = case.ball.distance(x, case.original).to(x.dtype)
+    def see(
+        self, case: Case[Weights], x: torch.Tensor, counting: torch.Tensor, index: torch.Tensor | None = None
+    ) -> None:
+        """Look at `x`, where only those `counting` can win; `case` is the part of the examples at `index`, or all."""
+        index = torch.arange(len(x), device=x.device) if index is None else index
+        distance = case.ball.distance(x, case.original)
         nearer = counting & (distance < self.distance[index])
         self.point[index[nearer]], self.distance[index[nearer]] = x[nearer], distance[nearer]
 
@@ -26,14 +29,6 @@ class Nearest:
 def counts(case: Case[Weights], logits: torch.Tensor, confidence: float = 0.0) -> torch.Tensor:
     """Whether the wanted answer is reached, and leads by `confidence` at least."""
     return case.reached(logits) & (case.lead(logits) >= confidence)
-
-
-def free(case: Case[Weights], x: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
-    """`direction` without what would leave the bounds: a value at its bound cannot go further."""
-    if case.ball.bounds is None:
-        return direction
-    low, high = case.ball.bounds
-    return direction.masked_fill(((x <= low) & (direction < 0)) | ((x >= high) & (direction > 0)), 0)
 
 
 def across(
@@ -52,7 +47,7 @@ def across(
         active, x, logits, going = active[rest], x[rest], logits[rest], going.part(rest)
         if len(active) == 0:
             break
-        way = free(going, x, slope[active])
+        way = going.ball.open(x, slope[active])
         dual = way.flatten(1).norm(dim=1) if case.ball.norm != "linf" else way.flatten(1).abs().sum(dim=1)
         missing = 1.1 * (confidence - going.lead(logits)).clamp_min(0) + 0.02 * logits.abs().amax(dim=1)
         length = torch.where(dual > 1e-30, missing / dual.clamp_min(1e-30), 0)

@@ -34,12 +34,12 @@ class CWL0:
         active = torch.nonzero(found).flatten()
         while len(active):
             part = case.part(active)
-            kept, dropped = self._least_important(part, point[active], share[active])
+            kept, dropped, left = self._least_important(part, point[active], share[active])
             tried, found = self._with_changes_in(part, kept, point[active])
             point[active[found]] = tried[found]
-            # With one position at a time there is nothing smaller to try.
             share[active[~found]] /= 2
-            active = active[found | (dropped > 1)]
+            # With one position at a time there is nothing smaller to try; and a random model may count with none.
+            active = active[torch.where(found, left > 0, dropped > 1)]
         return point
 
     def _with_changes_in(
@@ -53,8 +53,8 @@ class CWL0:
 
     def _least_important(
         self, case: Case[Weights], point: torch.Tensor, share: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where changes stay allowed `(n, ...)` without the `share` that brings the lead least, and how many go."""
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Where changes stay allowed `(n, ...)`, without the `share` that brings least; how many of them go and stay."""
         slope, _ = case.gradient(point, case.lead)
         brought = (torch.nan_to_num(slope) * (point - case.original)).abs()
         changed = point != case.original
@@ -65,5 +65,6 @@ class CWL0:
         ranked = brought.flatten(1).masked_fill(~changed.flatten(1), -1).argsort(dim=1, descending=True)
         rank = torch.empty_like(ranked)
         rank.scatter_(1, ranked, torch.arange(ranked.shape[1], device=rank.device).expand_as(ranked).contiguous())
-        kept = (rank < (count - dropped)[:, None]).view(changed.shape).expand(point.shape)
-        return (kept if case.allowed is None else kept & case.allowed), dropped
+        left = (count - dropped).clamp_min(0)
+        kept = (rank < left[:, None]).view(changed.shape).expand(point.shape)
+        return (kept if case.allowed is None else kept & case.allowed), dropped, left

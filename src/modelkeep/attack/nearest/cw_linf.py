@@ -40,7 +40,9 @@ class CWLinf:
         with torch.no_grad():
             best.see(case, start, counts(case, case.view.forward(start), self.confidence), active)
         unsolved = best.distance == torch.inf
-        reach = torch.where(unsolved, (start - case.original).flatten(1).abs().amax(dim=1), best.distance)
+        reach = torch.where(
+            unsolved, (start - case.original).flatten(1).abs().amax(dim=1), best.distance.to(start.dtype)
+        )
         too_small = torch.zeros_like(reach)
         for _ in range(self.binary_search_steps):
             # The paper's 0.9 as long as that works, then half way to the τ that was too small.
@@ -50,7 +52,7 @@ class CWLinf:
             failed = best.distance > ALMOST * tau
             too_small = torch.where(failed & ~unsolved, torch.maximum(tau, too_small), too_small)
             unsolved = best.distance == torch.inf
-            reach = torch.where(unsolved, 2 * reach, best.distance)
+            reach = torch.where(unsolved, 2 * reach, best.distance.to(reach.dtype))
             active = active[(unsolved | (too_small < 0.99 * reach))[active]]
             if len(active) == 0:
                 break

@@ -13,6 +13,7 @@ from modelkeep.attack.attacked import Attacked
 from modelkeep.attack.ball import Ball, per_example
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
+from modelkeep.attack.nearest.boundary import Nearest
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
@@ -77,8 +78,7 @@ class DDN:
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """The nearest input found for each example, `(n, ...)`; the original where there is none."""
-        x, found = case.original, case.original.clone()
-        nearest = torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device)
+        x, nearest = case.original, Nearest(case)
         width = 1.0 if case.ball.bounds is None else case.ball.bounds[1] - case.ball.bounds[0]
         first = self.step_size or width
         radius = x.new_full((len(x),), first)
@@ -86,13 +86,11 @@ class DDN:
             gradient, logits = case.gradient(x, case.gain)
             if step == 0:
                 case.health.see_gradient(gradient)
-            distance = case.ball.distance(x, case.original)
             worked = case.reached(logits)
-            nearer = worked & (distance < nearest)
-            found[nearer], nearest[nearer] = x[nearer], distance[nearer]
+            nearest.see(case, x, worked)
             radius = radius * torch.where(worked, 1 - self.gamma, 1 + self.gamma)
             size = first * (0.01 + 0.99 * (1 + math.cos(math.pi * step / self.steps)) / 2)
             change = x + size * case.ball.steepest(torch.nan_to_num(gradient)) - case.original
             length = change.flatten(1).square().sum(dim=1).sqrt().clamp_min(1e-12)
             x = case.inside(case.original + per_example(radius / length, change) * change)
-        return found
+        return nearest.point

@@ -12,7 +12,7 @@ from modelkeep.attack.attacked import Attacked
 from modelkeep.attack.ball import Ball, per_example
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
-from modelkeep.attack.nearest.boundary import back_to_the_boundary, free
+from modelkeep.attack.nearest.boundary import back_to_the_boundary
 from modelkeep.attack.nearest.jacobian import jacobian
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
@@ -128,7 +128,7 @@ def _boundaries(
 
 def _shortest(case: Case[Weights], x: torch.Tensor, gaps: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
     """The shortest step `(n, ...)` that closes one of the gaps, if the model were linear with these normals."""
-    normals = free(case, x, normals)
+    normals = case.ball.open(x, normals)
     flat = normals.flatten(2)
     dual = flat.norm(dim=2) if case.ball.norm == "l2" else flat.abs().sum(dim=2)
     # A tie is a gap too: without a step it would stay one.

@@ -12,6 +12,7 @@ from modelkeep.attack.attacked import Attacked
 from modelkeep.attack.ball import Ball, Norm, per_example
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
+from modelkeep.attack.nearest.boundary import Nearest, back_to_the_boundary
 from modelkeep.attack.nearest.hyperplane import onto_hyperplane
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
@@ -90,19 +91,16 @@ class FAB:
         # With a goal to get, the boundary is that to the best other class, whichever that is.
         others = clean.scatter(1, case.goal[:, None], -torch.inf).argsort(dim=1, descending=True)
         rivals = [None] if case.targeted else others[:, : min(self.targets, clean.shape[1] - 1)].unbind(dim=1)
-        nearest = _Nearest(case)
+        nearest, enough = Nearest(case), case.ball.radius or 0.0
         for rival in rivals:
-            open_ = nearest.open()
+            open_ = torch.nonzero(nearest.distance > enough).flatten()
             if len(open_) == 0:
                 break
             self._approach(case.part(open_), None if rival is None else rival[open_], nearest, open_)
-        if case.ball.radius is None:
-            nearest.draw_in(case)
-        return nearest.found
+        # The final search of the paper, where nothing but the distance counts.
+        return nearest.point if case.ball.radius is not None else back_to_the_boundary(case, nearest.point)
 
-    def _approach(
-        self, case: Case[Weights], rival: torch.Tensor | None, nearest: _Nearest, index: torch.Tensor
-    ) -> None:
+    def _approach(self, case: Case[Weights], rival: torch.Tensor | None, nearest: Nearest, index: torch.Tensor) -> None:
         """Walk along the boundary to one class, and tell `nearest` of all that is found."""
 
         def ahead(logits: torch.Tensor) -> torch.Tensor:
@@ -111,6 +109,7 @@ class FAB:
             return (logits.gather(1, rival[:, None]) - logits.gather(1, case.goal[:, None]))[:, 0]
 
         norm, bounds = case.ball.norm, case.ball.bounds
+        assert norm != "l0"  # it was refused at once
         x, original = case.original, case.original.flatten(1)
         for step in range(self.steps):
             gradient, logits = case.gradient(x, ahead)
@@ -127,7 +126,7 @@ class FAB:
             with torch.no_grad():
                 crossed = case.reached(case.view.forward(x))
             if crossed.any():
-                nearest.take(index[crossed], x[crossed], case.ball.distance(x, case.original)[crossed])
+                nearest.see(case, x, crossed, index)
                 back = case.original + self.backward * (x - case.original)
                 x = torch.where(per_example(crossed, x), back, x)
                 if case.ball.radius is not None:
@@ -137,37 +136,6 @@ class FAB:
                     rival = None if rival is None else rival[rest]
                     if len(index) == 0:
                         return
-
-
-class _Nearest:
-    """The nearest input found so far for each example of a case."""
-
-    def __init__(self, case: Case[Weights]) -> None:
-        self.found = case.original.clone()
-        self.distance = torch.full((len(case),), torch.inf, dtype=torch.float64, device=case.original.device)
-        self.enough = case.ball.radius or 0.0
-
-    def open(self) -> torch.Tensor:
-        """The positions of the examples for which something nearer is wanted."""
-        return torch.nonzero(self.distance > self.enough).flatten()
-
-    def take(self, index: torch.Tensor, x: torch.Tensor, distance: torch.Tensor) -> None:
-        nearer = distance < self.distance[index]
-        self.found[index[nearer]] = x[nearer]
-        self.distance[index[nearer]] = distance[nearer]
-
-    def draw_in(self, case: Case[Weights], halvings: int = 8) -> None:
-        """The final search of the paper: on the line from the original to what was found, by bisection."""
-        index = torch.nonzero(self.distance.isfinite()).flatten()
-        case, far = case.part(index), self.found[index].clone()
-        low, high = far.new_zeros(len(index)), far.new_ones(len(index))
-        for _ in range(halvings):
-            middle = (low + high) / 2
-            x = case.original + per_example(middle, far) * (far - case.original)
-            with torch.no_grad():
-                crossed = case.reached(case.view.forward(x))
-            self.take(index[crossed], x[crossed], case.ball.distance(x, case.original)[crossed])
-            low, high = torch.where(crossed, low, middle), torch.where(crossed, middle, high)
 
 
 def _length(change: torch.Tensor, norm: Norm) -> torch.Tensor:

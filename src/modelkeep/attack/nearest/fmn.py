@@ -10,9 +10,10 @@ import torch
 
 from modelkeep.access import Weights
 from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball, Norm, per_example
+from modelkeep.attack.ball import AnyNorm, Ball, per_example
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
+from modelkeep.attack.nearest.boundary import Nearest
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
@@ -22,7 +23,7 @@ def fmn(
     model: Model,
     data: Data,
     *,
-    norm: Norm = "l2",
+    norm: AnyNorm = "l2",
     steps: int = 100,
     step_size: float | None = None,
     gamma: float = 0.05,
@@ -79,12 +80,11 @@ class FMN:
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """The nearest input found for each example, `(n, ...)`; the original where there is none."""
-        x, found = case.original, case.original.clone()
+        x, best = case.original, Nearest(case)
         width = 1.0 if case.ball.bounds is None else case.ball.bounds[1] - case.ball.bounds[0]
         first = self.step_size or width
         uphill = Ball("l2", None)
-        nearest = x.new_full((len(x),), torch.inf)
-        radius = torch.ones_like(nearest) if case.ball.norm == "l0" else torch.full_like(nearest, torch.inf)
+        radius = x.new_full((len(x),), 1.0 if case.ball.norm == "l0" else torch.inf)
         for step in range(self.steps):
             falling = (1 + math.cos(math.pi * step / self.steps)) / 2
             gamma = 1e-4 + (self.gamma - 1e-4) * falling
@@ -92,21 +92,21 @@ class FMN:
             if step == 0:
                 case.health.see_gradient(gradient)
             gradient = torch.nan_to_num(gradient)
-            distance = case.ball.distance(x, case.original).to(nearest)
             won = case.reached(logits)
-            nearer = won & (distance < nearest)
-            found[nearer], nearest[nearer] = x[nearer], distance[nearer]
+            best.see(case, x, won)
+            nearest = best.distance.to(x.dtype)
             if case.ball.norm == "l0":
                 radius = _whole(radius, nearest, won, gamma)
             else:
                 # Until something is found, the ball reaches to the linearised boundary.
+                distance = case.ball.distance(x, case.original).to(x.dtype)
                 boundary = distance + case.lead(logits).abs() / _dual(gradient, case.ball.norm).clamp_min(1e-12)
                 grown = torch.where(nearest.isfinite(), radius, boundary) * (1 + gamma)
                 radius = torch.where(won, torch.minimum(radius * (1 - gamma), nearest), grown)
             size = first * (0.01 + 0.99 * falling)
             change = x + size * uphill.steepest(case.ball.open(x, gradient)) - case.original
             x = case.inside(case.original + _shrunk(change, radius, case.ball.norm))
-        return found
+        return best.point
 
 
 def _whole(radius: torch.Tensor, nearest: torch.Tensor, won: torch.Tensor, gamma: float) -> torch.Tensor:
@@ -116,7 +116,7 @@ def _whole(radius: torch.Tensor, nearest: torch.Tensor, won: torch.Tensor, gamma
     return torch.where(won, fewer, more).clamp_min(1)
 
 
-def _dual(gradient: torch.Tensor, norm: Norm) -> torch.Tensor:
+def _dual(gradient: torch.Tensor, norm: AnyNorm) -> torch.Tensor:
     """The length of the gradient in the norm that goes with `norm`: how fast a linear function grows at best."""
     size = gradient.flatten(1).abs()
     if norm == "linf":
@@ -124,7 +124,7 @@ def _dual(gradient: torch.Tensor, norm: Norm) -> torch.Tensor:
     return size.square().sum(dim=1).sqrt() if norm == "l2" else size.amax(dim=1)
 
 
-def _shrunk(change: torch.Tensor, radius: torch.Tensor, norm: Norm) -> torch.Tensor:
+def _shrunk(change: torch.Tensor, radius: torch.Tensor, norm: AnyNorm) -> torch.Tensor:
     """The nearest change that is no longer than `radius: (n,)`."""
     flat, limit = change.flatten(1), radius[:, None]
     if norm == "linf":

@@ -78,8 +78,8 @@ class LBFGS:
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """The nearest point that was found for each example, `(n, ...)`."""
-        with torch.no_grad():
-            logits = case.view.forward(case.original)
+        slope, logits = case.gradient(case.original, case.gain)
+        case.health.see_gradient(slope)
         likeliest = logits.scatter(1, case.goal[:, None], -torch.inf).argmax(dim=1)
         wanted = case.goal if case.targeted else likeliest
         positions = torch.arange(len(case), device=case.original.device)
