@@ -161,8 +161,8 @@ def _health(attacks: list[Attacked]) -> list[Finding]:
             title="The attack may have been hindered, so the model may be weaker than it looks",
             measured=f"{notes[0][0].upper()}{notes[0][1:]}.",
             meaning="Gradients that are hidden stop this attack, not an attacker.",
-            remedy="Attack it without gradients (modelkeep attack --attack square), or through a smooth stand-in for the part that "
-            "hides them (bpda, eot).",
+            remedy="Attack it without gradients (modelkeep attack --attack square), or through a smooth stand-in for "
+            "the part that hides them (bpda, eot).",
             taxonomy=TAXONOMY,
         )
     ]

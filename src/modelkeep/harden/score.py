@@ -168,7 +168,7 @@ def scoreboard(
         progress.task("defences", len(defences) + 1) as task,
     ):
         base = attack(undefended, data, norm=norm, radius=radius, seed=seed)
-        transferred = _strongest(undefended, data, Ball(norm, radius, undefended.bounds), seed)
+        transferred = _strongest(undefended, data, norm, radius, seed)
         task.advance()
         scores = {}
         for name, given in defences.items():
@@ -180,7 +180,7 @@ def scoreboard(
                 adaptive = _accuracy(deployed, found.adversarial, data.y, seed)
                 if adaptive.value > found.robust_accuracy.value:
                     # A random model takes back what is only just wrong, so the attacker goes as far as the ball allows.
-                    furthest = _strongest(knowing, data, Ball(norm, radius, knowing.bounds), seed)
+                    furthest = _strongest(knowing, data, norm, radius, seed)
                     adaptive = _lower(adaptive, _accuracy(deployed, furthest, data.y, seed))
                 # That it is random is known to whoever attacks something else than the model itself.
                 random = defence.adaptive is not None
@@ -236,10 +236,11 @@ def _accuracy(model: Model, x: torch.Tensor, labels: torch.Tensor, seed: int) ->
     return Estimate.rate(sum(right), len(x))
 
 
-def _strongest(model: Model, data: Data, ball: Ball, seed: int) -> torch.Tensor:
+def _strongest(model: Model, data: Data, norm: Norm, radius: float, seed: int) -> torch.Tensor:
     """Inputs on which the network is as wrong as it gets: those that are only just wrong do not transfer."""
     generator = torch.Generator(model.device).manual_seed(seed)
-    ascent, step = pgd_training(ball.reach, ball.norm, steps=40), Step(0, 1, 1, generator=generator)
+    ball, step = Ball(norm, radius, model.bounds), Step(0, 1, 1, generator=generator)
+    ascent = pgd_training(radius, norm, steps=40)
     found = []
     for x, y in data.batches(256):
         original = model.checked(x)

@@ -54,7 +54,7 @@ class CWL0:
     def _least_important(
         self, case: Case[Weights], point: torch.Tensor, share: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Where changes stay allowed `(n, ...)`, without the `share` that brings least; how many of them go and stay."""
+        """Where changes stay allowed `(n, ...)`, without the `share` that brings least; how many go, how many stay."""
         slope, _ = case.gradient(point, case.lead)
         brought = (torch.nan_to_num(slope) * (point - case.original)).abs()
         changed = point != case.original
