@@ -47,7 +47,7 @@ def test_it_writes_a_page_pictures_figures_and_inputs(modelkeep: Run, digits_mod
     assert np.array_equal(again.x.numpy(), expected.adversarial.numpy())
     assert (model.predict(again.x) == again.y).double().mean() == found.robust.value
     page = (out / "attack.html").read_text()
-    assert "PGD on digits.safetensors" in page
+    assert "Attacking digits.safetensors on digits" in page
 
 
 def test_the_smallest_change_and_a_table(modelkeep: Run, cancer_model: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def standard(
         model,
         data,
         searches,
-        attack="standard",
+        attack="standard ensemble",
         ball=Ball(norm, radius, model.bounds),
         target=target,
         mask=mask,

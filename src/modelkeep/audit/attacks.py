@@ -76,8 +76,8 @@ class AttackReport(Result):
             first = f"Half of what {self.attack} found is within {self.median_distance:.3g} in {self.norm}."
         else:
             first = (
-                f"Of {self.robust.n} examples {percent(self.clean.value)} are answered rightly, and under "
-                f"{self.attack} in {self.norm} at {self.size} {percent(self.robust.value)}."
+                f"Of {self.robust.n} examples {percent(self.clean.value)} are answered rightly, and after the "
+                f"{self.attack} in {self.norm}, {self.size}, still {percent(self.robust.value)}."
             )
         if self.health:
             return f"{first} It may be weaker than that: {self.health[0]}."
@@ -96,7 +96,7 @@ class AttackReport(Result):
             rows.append(("solved by", ", ".join(f"{name} {count}" for name, count in self.solved_by.items())))
         if self.curve is not None:
             rows += [
-                (f"at {radius:.3g}", str(e)) for radius, e in zip(self.curve.radii, self.curve.accuracy, strict=True)
+                (f"accuracy at {radius:.3g}", str(e)) for radius, e in zip(self.curve.radii, self.curve.accuracy, strict=True)
             ]
         return [*rows, ("health", "; ".join(self.health) or "nothing suspicious")]
 

@@ -51,7 +51,7 @@ def write_attack(
 ) -> tuple[AttackReport, tuple[Path, ...]]:
     """Write `attack.html`, `attack.json`, `adversarial.npz` and a PNG per picture; the report, and where they are."""
     report = AttackReport.of(found, curve, model_name, data_name)
-    title = f"{report.attack} on {model_name} and {data_name}"
+    title = f"Attacking {model_name} on {data_name}"
     pictures = attack_pictures(found, curve)
     page = _figures(title, report.verdict, report, report.cards, report.health, pictures)
     drawn = {name: picture.png for name, picture in pictures.items()}
