@@ -96,7 +96,8 @@ class AttackReport(Result):
             rows.append(("solved by", ", ".join(f"{name} {count}" for name, count in self.solved_by.items())))
         if self.curve is not None:
             rows += [
-                (f"accuracy at {radius:.3g}", str(e)) for radius, e in zip(self.curve.radii, self.curve.accuracy, strict=True)
+                (f"accuracy at {radius:.3g}", str(e))
+                for radius, e in zip(self.curve.radii, self.curve.accuracy, strict=True)
             ]
         return [*rows, ("health", "; ".join(self.health) or "nothing suspicious")]
 
