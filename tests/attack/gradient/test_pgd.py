@@ -273,3 +273,14 @@ def test_works_where_gradients_are_switched_off() -> None:
     with torch.no_grad():
         off = pgd(model, data, radius=0.5, seed=0)
     assert torch.equal(off.adversarial, pgd(model, data, radius=0.5, seed=0).adversarial)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_steps_that_become_smaller_find_no_less_for_fewer_passes(contested_cnn: Model, norm: Norm) -> None:
+    x = torch.rand(200, 1, 8, 8, generator=torch.Generator().manual_seed(5))
+    data = Data(x, contested_cnn.predict(x), contested_cnn.classes)
+    radius = 0.02 if norm == "linf" else 0.1
+    falling = pgd(contested_cnn, data, norm=norm, radius=radius, steps=30, seed=0)
+    constant = pgd(contested_cnn, data, norm=norm, radius=radius, steps=30, step_size=2.5 * radius / 30, seed=0)
+    assert falling.robust_accuracy.value <= constant.robust_accuracy.value
+    assert falling.gradients < constant.gradients

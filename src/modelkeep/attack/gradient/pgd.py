@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,7 +43,7 @@ def pgd(
         norm: "linf", "l2" or "l1".
         radius: The largest allowed distance, in the owner's units.
         steps: Gradient steps per start.
-        step_size: Length of a step; 2.5 · radius / steps where it is not given.
+        step_size: Length of a step; where it is not given, it falls from the radius to a hundredth of it.
         restarts: How many random starts are tried on what is not solved yet.
         target: The class that the answer should become; without it, any wrong answer will do.
         mask: True where the input may change, such as the background only; it must broadcast to the inputs' shape.
@@ -68,7 +69,12 @@ def pgd(
 
 @dataclass(frozen=True)
 class PGD:
-    """The inner loop: `steps` of `step_size` (None: 2.5 · radius / steps) from a random start, or from the original."""
+    """The inner loop: `steps` of `step_size` from a random start, or from the original.
+
+    Without a size, steps from a random start fall from the radius to a hundredth of it along a cosine: what can fall
+    falls in the first few, and costs nothing from there on, and the last ones are fine. From the original they are
+    2.5 · radius / steps long, as usual for BIM.
+    """
 
     steps: int = 40
     step_size: float | None = None
@@ -88,7 +94,6 @@ class PGD:
 
     def __call__(self, case: Case[Weights]) -> torch.Tensor:
         """Where the ascent ends for each example, `(n, ...)`."""
-        size = self.step_size or 2.5 * case.ball.reach / self.steps
         start = case.original
         if self.random_start:
             start = case.ball.random_point(start, case.generator, case.allowed)
@@ -110,8 +115,15 @@ class PGD:
                 active, x, gradient, going = active[rest], x[rest], gradient[rest], going.part(rest)
             if len(active) == 0:
                 return end
-            x = going.ball.step(x, torch.nan_to_num(gradient), size, going.original)
+            x = going.ball.step(x, torch.nan_to_num(gradient), self._size(step, case.ball), going.original)
         end[active] = x
         if looks:
             case.health.see_ascent(*gains[:, active])
         return end
+
+    def _size(self, step: int, ball: Ball) -> float:
+        if self.step_size is not None:
+            return self.step_size
+        if not self.random_start:
+            return 2.5 * ball.reach / self.steps
+        return ball.reach * (0.01 + 0.99 * (1 + math.cos(math.pi * step / self.steps)) / 2)
