@@ -31,11 +31,12 @@ from modelkeep.errors import InputError
 
 @dataclass(frozen=True)
 class Entry:
-    """One attack: its function, what it needs to see, and a line on what it does."""
+    """One attack: its function, what it needs to see, a line on what it does, and its norm where it has only one."""
 
     function: Callable[..., Attacked]
     sees: str
     does: str
+    only_norm: str = ""
 
     @property
     def takes(self) -> frozenset[str]:
@@ -44,9 +45,9 @@ class Entry:
 
     @property
     def norms(self) -> tuple[str, ...]:
-        """The norms that it knows; empty where it has its own."""
-        if "norm" not in self.takes:
-            return ()
+        """The norms that it knows."""
+        if self.only_norm:
+            return (self.only_norm,)
         return get_args(get_type_hints(self.function)["norm"]) or NORMS
 
     @property
@@ -67,14 +68,14 @@ ATTACKS: dict[str, Entry] = {
     ),
     "pgd": Entry(pgd, "weights", "steps from random starts, projected into the ball (eq. 2.15)"),
     "apgd": Entry(apgd, "weights", "PGD that finds its own step size"),
-    "lbfgs": Entry(lbfgs, "weights", "Szegedy's: the smallest change by L-BFGS (eq. 2.9); slow"),
+    "lbfgs": Entry(lbfgs, "weights", "Szegedy's: the smallest change by L-BFGS (eq. 2.9); slow", "l2"),
     "cw": Entry(cw, "weights", "Carlini and Wagner's smallest change, in l2, linf or l0"),
     "deepfool": Entry(deepfool, "weights", "to the nearest linearised boundary, again and again"),
     "fab": Entry(fab, "weights", "along the linearised boundary, back towards the original"),
-    "ddn": Entry(ddn, "weights", "the smallest l2 change, direction and norm apart"),
+    "ddn": Entry(ddn, "weights", "the smallest l2 change, direction and norm apart", "l2"),
     "fmn": Entry(fmn, "weights", "the smallest change in any norm, fast"),
-    "jsma": Entry(jsma, "weights", "the pixels that count most, one pair after the other"),
-    "one-pixel": Entry(one_pixel, "scores", "a few pixels, by differential evolution"),
+    "jsma": Entry(jsma, "weights", "the pixels that count most, one pair after the other", "l0"),
+    "one-pixel": Entry(one_pixel, "scores", "a few pixels, by differential evolution", "l0"),
     "square": Entry(square, "scores", "random squares, kept where they help"),
     "boundary": Entry(boundary, "labels", "along the decision boundary, by its answers alone"),
 }

@@ -14,6 +14,7 @@ from modelkeep.cli.given import DataSource, Device, InputShape, Label, ModelSour
 if TYPE_CHECKING:
     from modelkeep import Data, Model
     from modelkeep.attack import Attacked
+    from modelkeep.attack.catalogue import Entry
     from modelkeep.attack.curve import RobustnessCurve
 
 NormName = Literal["linf", "l2", "l1", "l0"]
@@ -122,8 +123,11 @@ def _list() -> None:
     from modelkeep.attack.catalogue import ATTACKS
     from modelkeep.cli.study import print_table
 
-    rows = [
-        [name, entry.sees, " ".join(entry.norms) or "l0", "--eps" if entry.needs_radius else "smallest", entry.does]
-        for name, entry in ATTACKS.items()
-    ]
+    rows = [[name, entry.sees, " ".join(entry.norms), _change(entry), entry.does] for name, entry in ATTACKS.items()]
     print_table(rows, ["attack", "sees", "norms", "change", "what it does"])
+
+
+def _change(entry: Entry) -> str:
+    if entry.needs_radius:
+        return "--eps"
+    return "any, or --eps" if "radius" in entry.takes else "smallest"
