@@ -35,7 +35,7 @@ def cw(
 ) -> Attacked:
     """Look for the smallest change of each example that changes the answer.
 
-    In L2 it minimises |δ|² + c · max(0, confidence − lead), where the lead is that of the wanted answer's logit over
+    In L2 it minimises `|δ|² + c · max(0, confidence − lead)`, where the lead is that of the wanted answer's logit over
     the best other one, by Adam, with a binary search over each example's c. It differs from the paper in what makes it
     fast: it starts just across the boundary, with a c that fits the slope there; each c starts at the best point so
     far; an example is dropped when another c no longer helps. Bounds are kept by projection and not by tanh, in

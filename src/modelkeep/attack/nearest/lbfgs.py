@@ -31,7 +31,7 @@ def lbfgs(
     batch_size: int = 256,
     seed: int,
 ) -> Attacked:
-    """Minimise c·|r|² + the cross-entropy of the wanted class, within the bounds, for the largest c that still works.
+    """Minimise `c·|r|²` + the cross-entropy of the wanted class, within the bounds, for the largest c that still works.
 
     Of historical interest, and slow: scipy's L-BFGS-B works on one example at a time. `cw` finds nearer points sooner.
 
