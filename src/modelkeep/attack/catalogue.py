@@ -26,6 +26,7 @@ from modelkeep.attack.nearest.fab import fab
 from modelkeep.attack.nearest.fmn import fmn
 from modelkeep.attack.nearest.jsma import jsma
 from modelkeep.attack.nearest.lbfgs import lbfgs
+from modelkeep.attack.transfer.transferred import transfer
 from modelkeep.errors import InputError
 
 
@@ -77,6 +78,7 @@ ATTACKS: dict[str, Entry] = {
     "jsma": Entry(jsma, "weights", "the pixels that count most, one pair after the other", "l0"),
     "one-pixel": Entry(one_pixel, "scores", "a few pixels, by differential evolution", "l0"),
     "square": Entry(square, "scores", "random squares, kept where they help"),
+    "transfer": Entry(transfer, "scores", "PGD on a proxy that learns its answers (eq. 2.7), tried on the model"),
     "boundary": Entry(boundary, "labels", "along the decision boundary, by its answers alone"),
 }
 
