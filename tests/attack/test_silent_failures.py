@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from attack.peers import peer
 from modelkeep import Data, Model, Preprocessing
 from modelkeep.attack import Attacked
 from modelkeep.attack.blind.boundary import boundary
@@ -139,7 +139,7 @@ def test_where_it_fails_the_original_comes_back(attack: Callable[..., Attacked])
 
 @pytest.mark.filterwarnings("ignore")
 def test_foolbox_returns_black_images_where_it_fails() -> None:
-    foolbox: Any = import_module("foolbox")
+    foolbox: Any = peer("foolbox")
     model = named(network())
     data = as_seen(model, pictures())
     too_short = foolbox.attacks.L2CarliniWagnerAttack(steps=1, binary_search_steps=1, stepsize=1e-6)
@@ -163,7 +163,7 @@ def test_pixels_at_their_bounds_move(attack: Callable[..., Attacked]) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_torchattacks_cannot_move_pixels_at_their_bounds_and_misreads_negative_logits() -> None:
-    torchattacks: Any = import_module("torchattacks")
+    torchattacks: Any = peer("torchattacks")
     model = named(network())
     black_and_white, grey = as_seen(model, pictures().round()), as_seen(model, pictures())
     stuck = torchattacks.CW(model.module, c=10, steps=60)(black_and_white.x, black_and_white.y)
@@ -232,7 +232,7 @@ def test_few_classes_are_enough(attack: Callable[..., Attacked], classes: int) -
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_ensemble_of_torchattacks_breaks_down_with_two_classes() -> None:
-    torchattacks: Any = import_module("torchattacks")
+    torchattacks: Any = peer("torchattacks")
     model = named(network(2), 2)
     data = as_seen(model, pictures(4))
     with pytest.raises((IndexError, RuntimeError, ValueError)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from attack.peers import peer
 from modelkeep import Data, Model
 from modelkeep.attack.ball import Norm
 from modelkeep.attack.gradient.fgsm import fgsm
@@ -45,7 +45,7 @@ def test_it_is_the_step_of_the_equations(digits_net: tuple[Model, Data], norm: N
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_foolbox_finds_the_same_points(digits_net: tuple[Model, Data], norm: Norm) -> None:
-    foolbox: Any = import_module("foolbox")
+    foolbox: Any = peer("foolbox")
     model, data = digits_net
     theirs = foolbox.PyTorchModel(model.module, bounds=(0, 1), device="cpu")
     attack = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from importlib import import_module
 from itertools import combinations, product
 from typing import Literal
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from attack.peers import peer
 from modelkeep import Data, Model, datasets
 from modelkeep.architectures import small_cnn
 from modelkeep.attack.nearest.cw import cw
@@ -173,7 +173,7 @@ def test_it_is_nearer_than_deepfool() -> None:
 
 
 def test_peers_find_nothing_nearer() -> None:
-    foolbox = import_module("foolbox")
+    foolbox = peer("foolbox")
     model, data = trained()
     ours = cw(model, data, seed=0)
     attack = foolbox.attacks.L2CarliniWagnerAttack(binary_search_steps=6, steps=60, stepsize=0.1, initial_const=0.01)
