@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from modelkeep.cli.given import DataSource, Device, InputShape, Label, ModelSource, Seed, Weights, model_and_data
+from modelkeep.cli.given import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    in_classes_of,
+    model_and_data,
+)
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -77,7 +87,7 @@ def attack(
     if not model or not data:
         raise InputError("Name the model and the data: modelkeep attack MODEL --data DATA. --list shows all attacks.")
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
-    examined = examined.first(examples)
+    examined, _ = in_classes_of(loaded, examined.first(examples))
     settings = {"norm": norm, "target": target, "steps": steps, "queries": queries, "batch_size": batch_size}
     run = catalogue.prepared(attack, settings, radius=eps)
     unfinished = out / ".attacks"

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from modelkeep.cli.given import DataSource, Device, InputShape, Label, ModelSource, Seed, Weights, model_and_data
+from modelkeep.cli.given import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    in_classes_of,
+    model_and_data,
+)
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -65,7 +75,7 @@ def explain(
         typer.echo("\n".join(loaded.slices()))
         return
     chosen = _chosen(examined, examples, index)
-    examined, labelled = _in_classes_of(loaded, examined)
+    examined, labelled = in_classes_of(loaded, examined)
     quantities = _quantities(loaded, examined, why, rather_than)
     places = [_place(text) for text in slice] if slice else _places(loaded, method)
     with progress.shown():
@@ -137,25 +147,6 @@ def _chosen(data: Data, count: int, index: list[int] | None) -> list[int]:
         if not 0 <= i < len(data):
             raise InputError(f"--index must be 0 to {len(data) - 1}, the examples of '{data.name}'. Got {i}.")
     return list(dict.fromkeys(index))
-
-
-def _in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
-    """The data with the model's classes, and whether its labels say anything.
-
-    Explanations need no labels, so the data may be pictures of some of the model's classes, or of none; then they bear
-    the model's own answers.
-    """
-    from dataclasses import replace
-
-    import torch
-
-    if len(data.classes) >= len(model.classes) or data.input_shape != model.input_shape:
-        return data, True  # what does not fit is refused where it is used
-    if set(data.classes) <= set(model.classes):
-        labels = torch.tensor([model.class_index(name) for name in data.classes])
-        return replace(data, y=labels[data.y], classes=model.classes), True
-    answers = torch.cat([model.predict(x).cpu() for x, _ in data.batches(64)])
-    return replace(data, y=answers, classes=model.classes), False
 
 
 def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -> None:

@@ -56,6 +56,25 @@ def training_data(data: str, train: str | None, label: str, why: str) -> Data:
     return datasets.open(data, part="train")
 
 
+def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
+    """The data with the model's classes, and whether its labels say anything.
+
+    Explanations and attacks need no true labels, so the data may be pictures of some of the model's classes, or of
+    none; then they bear the model's own answers.
+    """
+    from dataclasses import replace
+
+    import torch
+
+    if len(data.classes) >= len(model.classes) or data.input_shape != model.input_shape:
+        return data, True  # what does not fit is refused where it is used
+    if set(data.classes) <= set(model.classes):
+        labels = torch.tensor([model.class_index(name) for name in data.classes])
+        return replace(data, y=labels[data.y], classes=model.classes), True
+    answers = torch.cat([model.predict(x).cpu() for x, _ in data.batches(64)])
+    return replace(data, y=answers, classes=model.classes), False
+
+
 def _shape(text: str) -> tuple[int, ...]:
     from modelkeep.errors import InputError
 

@@ -112,8 +112,8 @@ def harden(
         found, model_name=Path(model).name, data_name=examined.name, folder=out
     )
     saved = None if compare else loaded.save(save if save is not None else out / "hardened.safetensors")
-    for left in out.glob("harden.checkpoint*"):
-        left.unlink()
+    for left in (checkpoint, checkpoint.with_suffix(".teacher")):
+        left.unlink(missing_ok=True)
     if as_json:
         typer.echo(record.read_text(encoding="utf-8"))
         return
