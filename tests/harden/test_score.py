@@ -140,3 +140,18 @@ def test_a_defence_that_does_nothing_never_holds(share: float) -> None:
 def test_a_worse_defence_does_not_hold_and_few_examples_say_nothing() -> None:
     assert verdict(Estimate.rate(50, 100), Estimate.rate(10, 100)) == "does not hold"
     assert verdict(Estimate.rate(0, 3), Estimate.rate(3, 3)) == "unclear"
+
+
+def test_a_model_that_only_guesses_holds_nothing() -> None:
+    """Nobody can change the answer of a model that always gives the same one."""
+    x = torch.linspace(0, 1, 200)[:, None]
+    data = Data(x, (x[:, 0] > 0.4).long(), ("low", "high"))
+    weak = Model(nn.Linear(1, 2), input_shape=(1,), classes=data.classes)
+    constant = Model(nn.Linear(1, 2), input_shape=(1,), classes=data.classes)
+    with torch.no_grad():
+        for model, slope in ((weak, 1.0), (constant, 0.0)):
+            model.module.get_parameter("weight").copy_(torch.tensor([[-slope], [slope]]))
+            model.module.get_parameter("bias").copy_(torch.tensor([0.4, -0.4]) if slope else torch.tensor([0.0, 2.0]))
+    found = score(weak, constant, data, radius=0.35, seed=0)
+    assert found.adaptive.low > found.undefended.high
+    assert found.verdict == "does not hold"

@@ -18,7 +18,7 @@ from modelkeep.errors import bad_parameter
 from modelkeep.harden.adversarial import Free, fast_training, fgsm_training, pgd_training
 from modelkeep.harden.distillation import AtTemperature, distil
 from modelkeep.harden.gradient_regularisation import GradientRegularisation
-from modelkeep.harden.score import Attack, Verdict, verdict
+from modelkeep.harden.score import Attack, Verdict, useful, verdict
 from modelkeep.harden.trades import Trades
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
@@ -156,7 +156,9 @@ def harden(
             seconds=seconds,
             cost=seconds / fitted.history[-1].step / plain,
             health=after.health,
-            verdict=verdict(before.robust_accuracy, after.robust_accuracy, after.health),
+            verdict=useful(
+                verdict(before.robust_accuracy, after.robust_accuracy, after.health), after.clean_accuracy, held_out
+            ),
             training=fitted,
         )
 

@@ -185,17 +185,19 @@ def scoreboard(
                 # That it is random is known to whoever attacks something else than the model itself.
                 random = defence.adaptive is not None
                 health = tuple(note for note in found.health if not (random and note.startswith("the model is random")))
+                clean = _accuracy(deployed, data.x, data.y, seed)
+                lower = _lower(ignoring, adaptive)
                 scores[name] = Scored(
                     provenance=own(),
                     attack=found.attack,
                     norm=norm,
                     radius=radius,
                     undefended=base.robust_accuracy,
-                    clean=_accuracy(deployed, data.x, data.y, seed),
+                    clean=clean,
                     ignoring=ignoring,
                     adaptive=adaptive,
                     health=health,
-                    verdict=verdict(base.robust_accuracy, _lower(ignoring, adaptive), health),
+                    verdict=useful(verdict(base.robust_accuracy, lower, health), clean, data),
                 )
             task.advance()
         return Scoreboard(
@@ -220,6 +222,14 @@ def verdict(undefended: Estimate, defended: Estimate, health: tuple[str, ...] = 
     if defended.high - undefended.low <= WORTHWHILE:
         return "does not hold"
     return "holds" if defended.low > undefended.high and not health else "unclear"
+
+
+def useful(found: Verdict, clean: Estimate, data: Data) -> Verdict:
+    """The verdict on a model with this `clean` accuracy: one that only guesses cannot be attacked, but is of no use."""
+    guessing = float(data.y.bincount().max()) / len(data)  # by always giving the most frequent answer
+    if clean.value <= guessing:
+        return "does not hold"
+    return "unclear" if found == "holds" and clean.low <= guessing else found
 
 
 def _lower(one: Estimate, other: Estimate) -> Estimate:
