@@ -72,7 +72,7 @@ def test_it_is_trained_in_front_of_a_network_that_stays_as_it_is(trained: Model,
     made_for_the_network = pgd(trained, data, radius=0.15, steps=15, seed=0)
     transferred = float((model.predict(made_for_the_network.adversarial) == data.y).double().mean())
     both = pgd(model, data, radius=0.15, steps=15, seed=0)
-    assert transferred > 0.6
+    assert transferred > both.robust_accuracy.value + 0.15
     assert both.robust_accuracy.value < 0.4
 
 
