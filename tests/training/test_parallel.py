@@ -34,6 +34,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     finally:
         for process in running:
             process.kill()
+            process.communicate()
 
     script = run_path(str(TOGETHER), run_name="imported")
     model, data = script["network"](0), script["data"]()
