@@ -103,7 +103,7 @@ def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> N
     arguments += ["--steps", "300", "--batch-size", "4", "--examples", "60", "--out"]
     # State is written after every batch, so that one knows when there is some.
     often = (
-        "import sys, modelkeep.attack; sys.modules['modelkeep.attack.kept'].SECONDS = 0;"
+        "import sys, modelkeep.attack; sys.modules['modelkeep.attack.keeper'].SECONDS = 0;"
         "from modelkeep.cli import main; main()"
     )
     command = [sys.executable, "-c", often, *arguments]

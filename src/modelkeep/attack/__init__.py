@@ -17,7 +17,7 @@ from modelkeep.attack.gradient.bim import bim
 from modelkeep.attack.gradient.fgsm import fgsm
 from modelkeep.attack.gradient.ilcm import ilcm
 from modelkeep.attack.gradient.pgd import pgd
-from modelkeep.attack.kept import kept
+from modelkeep.attack.keeper import kept
 from modelkeep.attack.nearest.cw import cw
 from modelkeep.attack.nearest.ddn import ddn
 from modelkeep.attack.nearest.deepfool import deepfool

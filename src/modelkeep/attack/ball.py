@@ -80,7 +80,7 @@ class Ball:
     def step(self, x: torch.Tensor, gradient: torch.Tensor, size: float, original: torch.Tensor) -> torch.Tensor:
         """`x` moved by `size` uphill, and back into the ball."""
         if self.norm in ("l1", "l0"):
-            gradient = self.open(x, gradient)
+            gradient = self.unblocked(x, gradient)
         if self.norm == "l1":
             # Not the single steepest value but the top hundredth: as far in length, and far fewer steps.
             direction = _largest(gradient, max(1, math.ceil(0.01 * gradient[0].numel())))
@@ -88,7 +88,7 @@ class Ball:
             direction = self.steepest(gradient)
         return self.project(torch.add(x, direction, alpha=size), original)
 
-    def open(self, x: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    def unblocked(self, x: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         """The gradient, zero where a value is at its bound and cannot go on.
 
         Where a step changes few values, one that is spent on such a value is lost (Tramèr & Boneh 2019).

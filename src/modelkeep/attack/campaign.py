@@ -13,7 +13,7 @@ from modelkeep.access import Labels, Weights
 from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Case, Search
 from modelkeep.attack.health import Health, beaten
-from modelkeep.attack.kept import Keeper
+from modelkeep.attack.keeper import Keeper
 from modelkeep.model import Model
 
 

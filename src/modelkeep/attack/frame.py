@@ -11,7 +11,7 @@ from modelkeep.attack.attacked import Attacked, summarise
 from modelkeep.attack.ball import Ball
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
-from modelkeep.attack.kept import Keeper
+from modelkeep.attack.keeper import Keeper
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.fingerprint import fingerprint

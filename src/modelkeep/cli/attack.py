@@ -78,7 +78,7 @@ def attack(
 
     from modelkeep import audit, progress
     from modelkeep.attack import catalogue
-    from modelkeep.attack.kept import kept
+    from modelkeep.attack.keeper import kept
     from modelkeep.errors import InputError
 
     if show_list:

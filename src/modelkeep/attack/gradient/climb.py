@@ -136,7 +136,7 @@ class _SparseClimbers(_Climbers):
 
     def move(self, case: Case[Weights]) -> None:
         """One step on the largest entries of the gradient, as many as the density says."""
-        flat = case.ball.open(self.x, self.gradient).flatten(1)
+        flat = case.ball.unblocked(self.x, self.gradient).flatten(1)
         count = (self.density * flat.shape[1]).long().clamp(1, flat.shape[1])
         smallest = flat.abs().topk(int(count.max()), dim=1).values.gather(1, count[:, None] - 1)
         signs = torch.where(flat.abs() >= smallest, flat.sign(), 0)

@@ -47,7 +47,7 @@ def across(
         active, x, logits, going = active[rest], x[rest], logits[rest], going.part(rest)
         if len(active) == 0:
             break
-        way = going.ball.open(x, slope[active])
+        way = going.ball.unblocked(x, slope[active])
         dual = way.flatten(1).norm(dim=1) if case.ball.norm != "linf" else way.flatten(1).abs().sum(dim=1)
         missing = 1.1 * (confidence - going.lead(logits)).clamp_min(0) + 0.02 * logits.abs().amax(dim=1)
         length = torch.where(dual > 1e-30, missing / dual.clamp_min(1e-30), 0)

@@ -128,7 +128,7 @@ def _boundaries(
 
 def _shortest(case: Case[Weights], x: torch.Tensor, gaps: torch.Tensor, normals: torch.Tensor) -> torch.Tensor:
     """The shortest step `(n, ...)` that closes one of the gaps, if the model were linear with these normals."""
-    normals = case.ball.open(x, normals)
+    normals = case.ball.unblocked(x, normals)
     flat = normals.flatten(2)
     dual = flat.norm(dim=2) if case.ball.norm == "l2" else flat.abs().sum(dim=2)
     # A tie is a gap too: without a step it would stay one.

@@ -104,7 +104,7 @@ class FMN:
                 grown = torch.where(nearest.isfinite(), radius, boundary) * (1 + gamma)
                 radius = torch.where(won, torch.minimum(radius * (1 - gamma), nearest), grown)
             size = first * (0.01 + 0.99 * falling)
-            change = x + size * uphill.steepest(case.ball.open(x, gradient)) - case.original
+            change = x + size * uphill.steepest(case.ball.unblocked(x, gradient)) - case.original
             x = case.inside(case.original + _shrunk(change, radius, case.ball.norm))
         return best.point
 

@@ -13,7 +13,7 @@ from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.case import Case
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.health import Health
-from modelkeep.attack.kept import kept
+from modelkeep.attack.keeper import kept
 from modelkeep.attack.transfer.momentum import Momentum
 from modelkeep.attack.transfer.proxy import RECIPE, Architecture, Proxy, ask, judged, train_proxy
 from modelkeep.attack.transfer.proxy_set import looks_original

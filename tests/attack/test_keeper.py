@@ -16,7 +16,7 @@ from modelkeep.access import Labels, Weights
 from modelkeep.attack import Attacked, Ball, Case, Search
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.pgd import PGD
-from modelkeep.attack.kept import kept
+from modelkeep.attack.keeper import kept
 from modelkeep.errors import CheckpointError
 
 
