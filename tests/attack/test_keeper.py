@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.access import Labels, Weights
+from modelkeep.access import Labels
 from modelkeep.attack import Attacked, Ball, Case, Search
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.pgd import PGD
@@ -20,14 +21,14 @@ from modelkeep.attack.keeper import kept
 from modelkeep.errors import CheckpointError
 
 
-@dataclass
 class Noise:
     """A blind search: the best of a few random points. It counts its calls, and stops at one of them."""
 
-    stop_at: int | None = None
-    calls: list[int] = field(default_factory=list)
-    name: ClassVar[str] = "noise"
-    sees: ClassVar[type[Labels]] = Labels
+    name = "noise"
+    sees = Labels
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at, self.calls = stop_at, list[int]()
 
     def __repr__(self) -> str:
         return "Noise()"
@@ -118,11 +119,81 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         run()
         (file,) = tmp_path.glob("*.attack")
         file.write_bytes(file.read_bytes()[:-5])
-        with pytest.raises(CheckpointError, match=r"unfinished attack .* is damaged"):
+        with pytest.raises(CheckpointError, match=r"unfinished attack .* is damaged .* to attack from the start"):
             run()
 
 
-def test_a_view_shows_no_more_than_was_asked_for() -> None:
-    assert not hasattr(Labels, "probs")
-    assert not hasattr(Labels, "forward")
-    assert hasattr(Weights, "forward")
+@dataclass(frozen=True)
+class Moved:
+    """A search whose `repr` hides what it is."""
+
+    by: object = field(repr=False)
+    name: ClassVar[str] = "moved"
+    sees: ClassVar[type[Labels]] = Labels
+
+    def __call__(self, case: Case[Labels]) -> torch.Tensor:
+        return case.original
+
+
+def small(value: float) -> Data:
+    return Data(torch.full((4, 6), value), torch.zeros(4, dtype=torch.int64), ("a", "b", "c"))
+
+
+def constant(value: float) -> Model:
+    module = nn.Linear(6, 3)
+    nn.init.constant_(module.weight, value)
+    nn.init.zeros_(module.bias)
+    return Model(module, input_shape=(6,), classes=3)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (torch.zeros(5000), torch.eye(5000)[2500]),  # their texts are the same: 0, 0, 0, …, 0, 0, 0
+        (small(0.0), small(1.0)),
+        (constant(0.0), constant(1.0)),
+        ([{"inner": Moved(1)}], [{"inner": Moved(2)}]),
+        (torch.relu, torch.tanh),
+        (1, "1"),
+    ],
+    ids=["tensor", "data", "model", "nested", "function", "type"],
+)
+def test_what_the_text_of_a_search_hides_is_another_attack_too(one: object, other: object, tmp_path: Path) -> None:
+    assert repr(Moved(one)) == repr(Moved(other))
+    model, data = constant(1.0), small(0.5)
+    with kept(tmp_path):
+        for by in (one, one, other):
+            carry_out(model, data, [Moved(by)], attack="moved", ball=Ball("linf", 0.1), seed=0)
+    assert len(list(tmp_path.glob("*.attack"))) == 2
+
+
+def test_where_nothing_can_be_written_it_fails_before_the_first_batch(model: Model, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    noise = Noise()
+    with kept(tmp_path / "link"), pytest.raises(CheckpointError, match=r"unfinished attack .* cannot be written"):
+        carry_out(model, small(0.5), [noise], attack="noise", ball=Ball("linf", 0.1), seed=0)
+    assert noise.calls == []
+
+
+@dataclass(frozen=True)
+class FullDisk:
+    """A search that does nothing, and after which nothing more can be written."""
+
+    folder: Path
+    name: ClassVar[str] = "full disk"
+    sees: ClassVar[type[Labels]] = Labels
+
+    def __call__(self, case: Case[Labels]) -> torch.Tensor:
+        shutil.rmtree(self.folder)
+        self.folder.touch()
+        return case.original
+
+
+def test_what_cannot_be_kept_is_not_lost(tmp_path: Path) -> None:
+    model, data = constant(1.0), small(0.5)
+
+    def run() -> Attacked:
+        return carry_out(model, data, [FullDisk(tmp_path / "kept")], attack="none", ball=Ball("linf", 0.1), seed=0)
+
+    with kept(tmp_path / "kept"), pytest.warns(UserWarning, match=r"unfinished attack .* cannot be written: .*stopped"):
+        assert run().robust_accuracy.value == 1

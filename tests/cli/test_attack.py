@@ -102,13 +102,12 @@ def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> N
     arguments = ["attack", str(digits_model), "--data", "digits", "--attack", "pgd", "--eps", "0.03", "--no-curve"]
     arguments += ["--steps", "300", "--batch-size", "4", "--examples", "60", "--out"]
     # State is written after every batch, so that one knows when there is some.
-    often = (
-        "import sys, modelkeep.attack; sys.modules['modelkeep.attack.keeper'].SECONDS = 0;"
-        "from modelkeep.cli import main; main()"
-    )
+    often = "from modelkeep.attack import keeper; keeper.SECONDS = 0; from modelkeep.cli import main; main()"
     command = [sys.executable, "-c", often, *arguments]
     stopped = subprocess.Popen([*command, tmp_path / "stopped"], stderr=subprocess.PIPE, text=True)
-    while stopped.poll() is None and not list(tmp_path.glob("stopped/.attacks/*.attack")):
+    states: set[bytes] = set()  # the first is written before there is anything to keep
+    while stopped.poll() is None and len(states) < 2:
+        states |= {path.read_bytes() for path in tmp_path.glob("stopped/.attacks/*.attack")}
         time.sleep(0.01)
     stopped.send_signal(signal.SIGINT)
     _, said = stopped.communicate(timeout=60)

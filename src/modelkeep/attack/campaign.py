@@ -51,7 +51,7 @@ class Campaign:
     def run(self, searches: Sequence[Search], name: str, batch_size: int, seed: int, keeper: Keeper) -> None:
         """Search until nothing stands or all searches have been tried."""
         self.generator.manual_seed(seed)
-        self._restore(keeper)
+        self._start(keeper)
         boundary = self._state()
         try:
             with progress.task(name, int(self.stands.sum()) * len(searches)) as task:
@@ -141,8 +141,10 @@ class Campaign:
         }
         return tensors, {"stages": [asdict(stage) for stage in self.stages]}
 
-    def _restore(self, keeper: Keeper) -> None:
+    def _start(self, keeper: Keeper) -> None:
+        """Go on from what was kept; where nothing was, see that something can be."""
         if (found := keeper.read()) is None:
+            keeper.begin(*self._state())
             return
         tensors, device = found.tensors, self.original.device
         self.adversarial, self.after = tensors["adversarial"].to(device), tensors["after"].to(device)

@@ -11,7 +11,7 @@ from modelkeep.attack.attacked import Attacked, summarise
 from modelkeep.attack.ball import Ball
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
-from modelkeep.attack.keeper import Keeper
+from modelkeep.attack.keeper import Keeper, described
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.fingerprint import fingerprint
@@ -73,9 +73,9 @@ def carry_out(
                 "model": of_model,
                 "data": of_data,
                 "goal": fingerprint({"goal": goal} | ({} if allowed is None else {"allowed": allowed})),
-                "searches": [repr(search) for search in searches],
+                "searches": described(searches),
                 "attack": attack,
-                "ball": repr(ball),
+                "ball": described(ball),
                 "batch_size": batch_size,
                 "seed": seed,
                 "version": __version__,

@@ -1,19 +1,28 @@
-"""Kept: attacks inside the block keep their state in a folder, so that one that was stopped goes on where it was."""
+"""Keeper: attacks inside the block keep their state in a folder, so that one that was stopped goes on where it was."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from modelkeep.training import checkpoint
-from modelkeep.training.checkpoint import Snapshot
+import torch
 
+from modelkeep.data import Data
+from modelkeep.errors import CheckpointError
+from modelkeep.fingerprint import fingerprint
+from modelkeep.model import Model
+from modelkeep.training import checkpoint
+from modelkeep.training.checkpoint import Snapshot, Wording
+
+ATTACK = Wording(keeps="unfinished attack", redo="attack", unwritten="Make room or give another path.")
 SECONDS = 10.0
 """How much work may be lost to `kill -9`, apart from the batch that is under way. Ctrl-C loses only that batch."""
 
@@ -47,16 +56,51 @@ class Keeper:
 
     def read(self) -> Snapshot | None:
         """The state that was kept last, if there is one."""
-        payload = None if self.path is None else checkpoint.read(self.path)
-        return None if payload is None else Snapshot.from_bytes(payload, f"The unfinished attack {self.path}")
+        payload = None if self.path is None else checkpoint.read(self.path, ATTACK)
+        return None if payload is None else Snapshot.from_bytes(payload, f"The unfinished attack {self.path}", ATTACK)
 
     @property
     def due(self) -> bool:
         """Whether it is time to write again."""
         return monotonic() - self.written >= SECONDS
 
-    def write(self, tensors: dict[str, Any], values: dict[str, Any]) -> None:
-        """Put the state in place in one motion."""
+    def begin(self, tensors: dict[str, Any], values: dict[str, Any]) -> None:
+        """Write for the first time: where that is not possible, one wants to know before the work is done."""
         if self.path is not None:
-            checkpoint.write(self.path, Snapshot(tensors, values, self.identity).to_bytes())
+            checkpoint.write(self.path, Snapshot(tensors, values, self.identity).to_bytes(), ATTACK)
             self.written = monotonic()
+
+    def write(self, tensors: dict[str, Any], values: dict[str, Any]) -> None:
+        """Put the state in place in one motion. Where that fails (a full disk) warn: the attack itself can go on."""
+        try:
+            self.begin(tensors, values)
+        except CheckpointError as error:
+            self.written = monotonic()
+            lost = "Only if the attack is stopped is something lost: what it did since it was kept last."
+            warnings.warn(f"{error} {lost}", stacklevel=2)
+
+
+def described(thing: object) -> Any:
+    """In JSON all that makes a search what it is, also what its `repr` leaves out or abbreviates.
+
+    >>> described({"change": torch.zeros(1000)}) == described({"change": torch.eye(1000)[500]})
+    False
+    """
+    if isinstance(thing, torch.Tensor):
+        return fingerprint({"": thing})
+    if isinstance(thing, Data | Model):
+        return thing.fingerprint()
+    if isinstance(thing, dict):
+        return [[described(key), described(value)] for key, value in thing.items()]
+    if isinstance(thing, list | tuple):
+        return [described(item) for item in thing]
+    if hasattr(thing, "__qualname__"):  # a function or a class
+        return _qualified(thing)
+    name = _qualified(type(thing))
+    if is_dataclass(thing):
+        return [name, *([each.name, described(getattr(thing, each.name))] for each in fields(thing))]
+    return f"{name} {thing!r}"
+
+
+def _qualified(thing: Any) -> str:
+    return f"{thing.__module__}.{thing.__qualname__}"

@@ -18,6 +18,23 @@ from modelkeep.fingerprint import fingerprint
 
 
 @dataclass(frozen=True)
+class Wording:
+    """What the errors about a file say: what it `keeps`, what to `redo` without it, what follows if none is written."""
+
+    keeps: str
+    redo: str
+    unwritten: str
+
+
+TRAINING = Wording(
+    keeps="checkpoint",
+    redo="train",
+    unwritten="Training stopped; the model keeps the weights that it has reached, and an earlier checkpoint, if there "
+    "is one, is untouched. Make room or give another path, then train again.",
+)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The state of a run between two steps: tensors by name, JSON values, and the identity of the run."""
 
@@ -33,7 +50,7 @@ class Snapshot:
         return bytes(save(tensors, metadata={"state": state, "sha256": fingerprint(tensors, state)}))
 
     @classmethod
-    def from_bytes(cls, payload: bytes, origin: str) -> Snapshot:
+    def from_bytes(cls, payload: bytes, origin: str, wording: Wording = TRAINING) -> Snapshot:
         """Read `to_bytes` back, whole or not at all; `origin` is what the error names."""
         try:
             tensors = load(payload)
@@ -44,8 +61,8 @@ class Snapshot:
             return cls(tensors, **json.loads(metadata["state"]))
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{origin} is damaged or is no checkpoint ({error}). Delete it to train from the start, or give "
-                "another path."
+                f"{origin} is damaged or is no {wording.keeps} ({error}). Delete it to {wording.redo} from the start, "
+                "or give another path."
             ) from error
 
     def part(self, prefix: str) -> dict[str, torch.Tensor]:
@@ -53,17 +70,17 @@ class Snapshot:
         return {name.removeprefix(prefix): tensor for name, tensor in self.tensors.items() if name.startswith(prefix)}
 
 
-def read(path: Path) -> bytes | None:
+def read(path: Path, wording: Wording = TRAINING) -> bytes | None:
     """What the file holds; None where there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CheckpointError(f"The checkpoint {path} cannot be read: {error.strerror}.") from error
+        raise CheckpointError(f"The {wording.keeps} {path} cannot be read: {error.strerror}.") from error
 
 
-def write(path: Path, payload: bytes) -> None:
+def write(path: Path, payload: bytes, wording: Wording = TRAINING) -> None:
     """Put the file in place in one motion."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,9 +88,7 @@ def write(path: Path, payload: bytes) -> None:
             unfinished.write_bytes(payload)
     except OSError as error:
         raise CheckpointError(
-            f"The checkpoint {path} cannot be written: {error.strerror}. Training stopped; the model keeps the weights "
-            "that it has reached, and an earlier checkpoint, if there is one, is untouched. Make room or give "
-            "another path, then train again."
+            f"The {wording.keeps} {path} cannot be written: {error.strerror}. {wording.unwritten}"
         ) from error
 
 
