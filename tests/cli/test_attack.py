@@ -36,7 +36,7 @@ def test_it_writes_a_page_pictures_figures_and_inputs(modelkeep: Run, digits_mod
     }
     assert json.loads(run.out) == json.loads((out / "attack.json").read_text())
     assert all(np.asarray(Image.open(path)).std() > 1 for path in out.glob("*.png")), "a picture is empty"
-    model, test = Model.load(digits_model), datasets.load("digits", "test").first(60)
+    model, test = Model.load(digits_model), datasets.load("digits", "test").sample(60, seed=0)
     expected = pgd(model, test, radius=0.1, steps=10, seed=0)
     found = report_in(out)
     assert found.robust == expected.robust_accuracy
@@ -66,6 +66,19 @@ def test_a_target_is_what_the_answers_become(modelkeep: Run, digits_model: Path,
     arrays = np.load(tmp_path / "modelkeep-out" / "adversarial.npz", allow_pickle=False)
     assert (arrays["answer"][arrays["success"]] == 3).all()
     assert arrays["success"].any()
+
+
+def test_of_data_sorted_by_class_it_attacks_more_than_the_first(
+    modelkeep: Run, digits_model: Path, tmp_path: Path
+) -> None:
+    test = datasets.load("digits", "test")
+    test = test.take(test.y.argsort())
+    np.savez(tmp_path / "sorted", x=test.x.numpy(), y=test.y.numpy(), classes=np.array(test.classes))
+    options = ("--data", "sorted.npz", "--attack", "fgsm", "--eps", "0.1", "--examples", "30", "--no-curve")
+    run = modelkeep("attack", digits_model, *options)
+    assert run.code == 0, run.err
+    with np.load(tmp_path / "modelkeep-out" / "adversarial.npz") as arrays:
+        assert len(set(arrays["y"].tolist())) > 5
 
 
 def test_all_attacks_are_listed(modelkeep: Run) -> None:

@@ -26,7 +26,7 @@ def test_the_hardened_model_is_saved_and_measured(modelkeep: Run, digits_model: 
     assert all(np.asarray(Image.open(path)).std() > 1 for path in out.glob("*.png")), "a picture is empty"
     found = Result.from_json(run.out)
     assert isinstance(found, Hardened)
-    test = datasets.load("digits", "test").first(200)
+    test = datasets.load("digits", "test").sample(200, seed=0)
     for path, attacked in ((digits_model, found.attacked_before), (out / "hardened.safetensors", found.attacked_after)):
         assert pgd(Model.load(path), test, radius=0.15, seed=0).robust_accuracy == attacked
     assert found.attacked_after.low > found.attacked_before.high

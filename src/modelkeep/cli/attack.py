@@ -46,7 +46,7 @@ def attack(
     curve: Annotated[
         bool, typer.Option(help="Also measure the accuracy at smaller sizes of the change, and draw the curve.")
     ] = True,
-    examples: Annotated[int, typer.Option(min=1, help="How many examples to attack, from the start.")] = 500,
+    examples: Annotated[int, typer.Option(min=1, help="How many examples to attack, drawn by the seed.")] = 500,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples that are run at once.")] = 256,
     weights: Weights = None,
     input_shape: InputShape = None,
@@ -87,7 +87,7 @@ def attack(
     if not model or not data:
         raise InputError("Name the model and the data: modelkeep attack MODEL --data DATA. --list shows all attacks.")
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
-    examined, _ = in_classes_of(loaded, examined.first(examples))
+    examined, _ = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
     settings = {"norm": norm, "target": target, "steps": steps, "queries": queries, "batch_size": batch_size}
     run = catalogue.prepared(attack, settings, radius=eps)
     unfinished = out / ".attacks"

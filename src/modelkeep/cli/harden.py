@@ -45,7 +45,9 @@ def harden(
     attack: Annotated[
         Literal["standard", "pgd"], typer.Option(help="What measures: the standard ensemble, or PGD, which is quicker.")
     ] = "standard",
-    examples: Annotated[int, typer.Option(min=1, help="How many examples of --data are attacked.")] = 500,
+    examples: Annotated[
+        int, typer.Option(min=1, help="How many examples of --data are attacked, drawn by the seed.")
+    ] = 500,
     save: Annotated[
         Path | None, typer.Option(help="Where to save the hardened model; else hardened.safetensors in --out.")
     ] = None,
@@ -86,7 +88,8 @@ def harden(
     if defence and not compare:
         raise InputError("--defence belongs to --compare: it names the defences to compare.")
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
-    examined, learned = examined.first(examples), training_data(data, train, label, "Hardening needs")
+    examined = examined.sample(min(examples, len(examined)), seed)
+    learned = training_data(data, train, label, "Hardening needs")
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
     measure: Attack = standard if attack == "standard" else pgd
     checkpoint = out / "harden.checkpoint"
