@@ -36,9 +36,13 @@ for _name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "
 class _Tracer(fx.Tracer):
     """Follows a network and notes, for each module call, what it returned and how far the run had come."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaves: tuple[type[nn.Module], ...] = ()) -> None:
         super().__init__()
+        self.leaves = leaves
         self.calls: list[tuple[str, Any, int]] = []
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, self.leaves) or super().is_leaf_module(m, module_qualified_name)
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)
@@ -136,8 +140,13 @@ def _cut_graph(module: nn.Module, place: Place, until: Place | None) -> _Program
     return _Programs(head, tail, tuple(node.name for node in carried))
 
 
-def _trace(module: nn.Module) -> tuple[_Tracer, fx.Graph]:
-    tracer = _Tracer()
+def followed(module: nn.Module, leaves: tuple[type[nn.Module], ...]) -> fx.Graph:
+    """The graph of the network, or Untraceable; modules of the classes `leaves` are not looked into."""
+    return _trace(module, leaves)[1]
+
+
+def _trace(module: nn.Module, leaves: tuple[type[nn.Module], ...] = ()) -> tuple[_Tracer, fx.Graph]:
+    tracer = _Tracer(leaves)
     try:
         graph = tracer.trace(module)
     except Exception as error:  # whatever the owner's code raises when it is handed a proxy
