@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from modelkeep import Data, Model
 from modelkeep.architectures import small_cnn
 from modelkeep.datasets import load
 from modelkeep.training import Recipe, cross_entropy, fit
+from training.networks import normed_cnn
 
 
 @pytest.fixture(scope="session")
@@ -34,22 +36,7 @@ def trained(digits: tuple[Data, Data]) -> Model:
 @pytest.fixture
 def fresh() -> Callable[[], Model]:
     """Makes the same small CNN with batch norm and dropout each time."""
-
-    def make() -> Model:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            module = nn.Sequential(
-                nn.Conv2d(1, 4, 3, padding=1),
-                nn.BatchNorm2d(4),
-                nn.ReLU(),
-                nn.MaxPool2d(2),
-                nn.Flatten(),
-                nn.Dropout(0.3),
-                nn.Linear(64, 10),
-            )
-        return Model(module, input_shape=(1, 8, 8), classes=10)
-
-    return make
+    return partial(normed_cnn, 10)
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
-from torch import nn
 
 from modelkeep import Data, Model
+from training.networks import normed_cnn
 
 
 @pytest.fixture
@@ -25,19 +26,4 @@ def shapes() -> Data:
 @pytest.fixture
 def fresh() -> Callable[[], Model]:
     """Makes the same small CNN with batch norm and dropout each time."""
-
-    def make() -> Model:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            module = nn.Sequential(
-                nn.Conv2d(1, 4, 3, padding=1),
-                nn.BatchNorm2d(4),
-                nn.ReLU(),
-                nn.MaxPool2d(2),
-                nn.Flatten(),
-                nn.Dropout(0.3),
-                nn.Linear(64, 3),
-            )
-        return Model(module, input_shape=(1, 8, 8), classes=("low", "middle", "high"))
-
-    return make
+    return partial(normed_cnn, 3)
