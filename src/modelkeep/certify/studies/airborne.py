@@ -10,8 +10,10 @@ next minute (the horizontal distance of RTCA's DO-365). If none does, it is the 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import pi, radians
 
+import numpy as np
 import torch
 
 from modelkeep.data import Data
@@ -20,7 +22,7 @@ from modelkeep.training.batches import derived_seed
 
 DIRECTIVES = ("hard left", "left", "clear of conflict", "right", "hard right")
 """From left to right: neighbours are one degree apart (thesis 002, 7.4.4)."""
-ADJACENT = tuple(zip(DIRECTIVES, DIRECTIVES[1:], strict=False))
+ADJACENT = tuple(pairwise(DIRECTIVES))
 """The affinity sets of targeted safe regions: all pairs of adjacent directives."""
 TURNS = (3.0, 1.5, 0.0, -1.5, -3.0)  # degrees per second, left is positive
 WELL_CLEAR = 4_000.0  # feet
@@ -84,8 +86,9 @@ def advise(encounter: torch.Tensor) -> torch.Tensor:
 def separation(encounter: torch.Tensor, turn: float) -> torch.Tensor:
     """The smallest distance `(n,)` within the horizon, looked at every second, if `turn` degrees per second are flown.
 
-    >>> float(separation(torch.tensor([[10_000.0, 0.0, pi, 500.0, 500.0]]), 0.0))  # head on: they meet after 10 s
-    0.0
+    >>> encounter = torch.tensor([[10_000.0, 0.0, 0.0, 600.0, 500.0]])  # straight before us, and 100 feet/s slower
+    >>> float(separation(encounter, 0.0))
+    4000.0
     """
     distance, angle, heading, own, speed = encounter.double().T[:, :, None]
     time = torch.arange(HORIZON + 1, dtype=torch.float64)
@@ -109,5 +112,5 @@ def nearest(data: Data, steps: int) -> float:
     for directive in range(len(DIRECTIVES) - steps):
         others = data.x[data.y >= directive + steps]
         distances, _ = KDTree(others.numpy()).query(data.x[data.y == directive].numpy())
-        found.append(float(distances.min()))
+        found.append(float(np.min(distances)))
     return min(found)
