@@ -14,7 +14,7 @@ import torch
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 
-CENTRES = {"blue": (0.25, 0.7), "red": (0.3, 0.3), "green": (0.7, 0.3), "pink": (0.75, 0.7)}
+CENTRES = {"blue": (0.25, 0.7), "orange": (0.3, 0.3), "green": (0.7, 0.3), "pink": (0.75, 0.7)}
 """Named and ordered as the colours of `modelkeep.plots.PALETTE`, in which pictures show the classes."""
 REACH = 0.24
 """The radius of a disc: neighbours are 0.4 apart and share a lens 0.08 wide, the others do not meet."""
