@@ -92,6 +92,13 @@ def test_it_hides_the_gradient_and_does_not_hold(digits: tuple[Data, Data]) -> N
     assert scored.verdict == "does not hold"
 
 
+def test_the_answers_to_other_data_are_refused(fresh: Make, digits: tuple[Data, Data]) -> None:
+    objective = distil(fresh(), digits[0].first(60))
+    other = digits[0].take(torch.arange(60).flip(0))  # as many, so that every index is a right one
+    with pytest.raises(InputError, match="answers to other data than 'digits'"):
+        fit(fresh(), other, objective, Recipe(epochs=1), seed=0)
+
+
 def test_a_temperature_must_be_above_zero(linear: Model, digits: tuple[Data, Data]) -> None:
     with pytest.raises(InputError, match="'temperature' parameter of AtTemperature must be a number above 0"):
         AtTemperature(0.0)

@@ -8,7 +8,7 @@ from modelkeep.harden.defences import DEFENCES, Setting, make_defences
 from modelkeep.harden.denoising import Denoise, with_denoising
 from modelkeep.harden.detection import Detected, Detector, calibrate, judge
 from modelkeep.harden.detector import train_detector
-from modelkeep.harden.distillation import AtTemperature, Distilled, distil
+from modelkeep.harden.distillation import AtTemperature, distil
 from modelkeep.harden.evasion import Evaded, evade, together
 from modelkeep.harden.gradient_regularisation import GradientRegularisation
 from modelkeep.harden.hardened import METHODS, Hardened, harden
@@ -30,7 +30,6 @@ __all__ = [
     "Denoise",
     "Detected",
     "Detector",
-    "Distilled",
     "Evaded",
     "Foveate",
     "Free",

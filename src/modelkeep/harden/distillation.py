@@ -6,7 +6,7 @@ It hides the gradient and does not make the network robust (Carlini & Wagner 201
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
-from modelkeep.training import Step
+from modelkeep.training import SoftAnswers, Step
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,7 @@ class AtTemperature:
         return cross_entropy(model.forward(x) / self.temperature, y)
 
 
-@dataclass(frozen=True)
-class Distilled:
-    """The cross-entropy of the teacher's answers, both at a `temperature`: how the student is trained.
-
-    `answers: (n, classes)` are the teacher's on the whole data, `teacher` its fingerprint. Made by `distil`.
-    """
-
-    temperature: float
-    teacher: str
-    answers: torch.Tensor = field(repr=False, compare=False)
-
-    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
-        answers = self.answers[step.index].to(model.device)
-        return cross_entropy(model.forward(x) / self.temperature, answers)
-
-
-def distil(teacher: Model, data: Data, *, temperature: float = 20.0, batch_size: int = 512) -> Distilled:
+def distil(teacher: Model, data: Data, *, temperature: float = 20.0, batch_size: int = 512) -> SoftAnswers:
     """The objective that teaches a student what `teacher` answers on `data`, the data that the student is fitted to.
 
     >>> from torch import nn
@@ -63,4 +47,4 @@ def distil(teacher: Model, data: Data, *, temperature: float = 20.0, batch_size:
         raise bad_parameter("distil", "temperature", "a number above 0", temperature)
     teacher.require_fit(data)
     answers = [(teacher.logits(x) / temperature).softmax(dim=1).cpu() for x in torch.split(data.x, batch_size)]
-    return Distilled(temperature, teacher.fingerprint(), torch.cat(answers))
+    return SoftAnswers(torch.cat(answers), teacher.fingerprint(), data.fingerprint(), temperature)

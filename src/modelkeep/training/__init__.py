@@ -6,7 +6,7 @@ from modelkeep.training.augmentation import DEFAULT, TFDS, Augmentation
 from modelkeep.training.evaluation import evaluate
 from modelkeep.training.history import Evaluation, Fitted
 from modelkeep.training.loop import fit
-from modelkeep.training.objectives import Loss, Objective, OwnGradients, Stateful, cross_entropy
+from modelkeep.training.objectives import Loss, Objective, OwnGradients, SoftAnswers, Stateful, cross_entropy
 from modelkeep.training.recipe import SGD, Adam, EarlyStop, Recipe, RMSProp
 from modelkeep.training.schedules import (
     ExponentialAfterHalf,
@@ -36,6 +36,7 @@ __all__ = [
     "RMSProp",
     "Recipe",
     "Schedule",
+    "SoftAnswers",
     "Stateful",
     "Step",
     "StepDecay",

@@ -127,6 +127,8 @@ class _Run:
             "processes": self.group.size,
             **{f"recipe.{name}": value for name, value in recipe.to_json().items()},
         }
+        if getattr(objective, "made_for", self.identity["data"]) != self.identity["data"]:
+            raise InputError(f"The objective holds answers to other data than '{data.name}'. Make it for these data.")
         # The state, with the module's and the optimizer's.
         self.step = 0
         self.learning_rate = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -52,6 +52,24 @@ class Stateful(Protocol):
 def cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
     """The mean cross-entropy of the labels: standard training."""
     return _cross_entropy(model.forward(x), y)
+
+
+@dataclass(frozen=True)
+class SoftAnswers:
+    """The cross-entropy of a teacher's answers to the data, under the softmax at a `temperature`.
+
+    `answers: (n, classes)` are probabilities, or ones and zeros for mere labels. `teacher` says whose they are, and
+    `made_for` is the fingerprint of the data that they belong to: `fit` refuses any other.
+    """
+
+    answers: torch.Tensor = field(repr=False, compare=False)
+    teacher: str
+    made_for: str
+    temperature: float = 1.0
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        answers = self.answers[step.index].to(model.device, model.dtype)
+        return _cross_entropy(model.forward(x) / self.temperature, answers)
 
 
 def name_of(objective: Objective | OwnGradients) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import one_hot
 
 from modelkeep import architectures
 from modelkeep.access import Labels, Scores
@@ -16,21 +16,11 @@ from modelkeep.data import Data
 from modelkeep.errors import InputError
 from modelkeep.model import Model
 from modelkeep.results import Estimate
-from modelkeep.training import Recipe, Step, fit
+from modelkeep.training import Recipe, SoftAnswers, fit
 
 Architecture = Callable[[Sequence[int], int], nn.Module]
 """From an input's shape and the number of classes to a network, as in `modelkeep.architectures`."""
 RECIPE = Recipe(epochs=20, batch_size=64, learning_rate=2e-3)
-
-
-@dataclass(frozen=True)
-class Imitation:
-    """The cross-entropy of the target's `answers: (n, classes)`: probabilities, or ones and zeros for mere labels."""
-
-    answers: torch.Tensor = field(repr=False)
-
-    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
-        return cross_entropy(model.forward(x), self.answers[step.index].to(model.device, model.dtype))
 
 
 @dataclass(frozen=True)
@@ -83,7 +73,7 @@ def train_proxy(
     held_out, learnt = order.tensor_split([max(1, len(order) // 10)])
     model = _network(view, questions[learnt], architecture or default_architecture, seed)
     data = Data(questions[learnt], labels[learnt], view.classes, name="the target's answers", bounds=view.bounds)
-    fit(model, data, Imitation(answers[learnt]), recipe, seed=seed)
+    fit(model, data, SoftAnswers(answers[learnt], "the target", data.fingerprint()), recipe, seed=seed)
     return judged(model, questions[held_out], labels[held_out])
 
 
