@@ -7,7 +7,7 @@ import sys
 import typer
 
 from modelkeep import __version__
-from modelkeep.cli import data, papers, study
+from modelkeep.cli import certify, data, papers, study
 from modelkeep.cli.attack import attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
@@ -33,6 +33,7 @@ app.command()(attack)
 app.command()(harden)
 app.command()(bias)
 app.command()(doctor)
+app.add_typer(certify.app, name="certify")
 app.add_typer(data.app, name="data")
 study.app.command(epilog="Example: modelkeep study papers")(papers.papers)
 study.app.command(epilog="Example: modelkeep study plasticity --size small")(papers.run)

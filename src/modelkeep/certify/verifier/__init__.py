@@ -1,0 +1,15 @@
+"""The verifier of certificates: what a receiver runs who trusts neither the sender nor the code that certified.
+
+It needs numpy, and for the signature `cryptography`; it shares no code with the rest of ModelKeep, and this folder runs
+alone, wherever it is copied to: `python -m verifier certificate.json --weights model.safetensors --data inputs.npz`.
+Read it in this order: `checks.py` (what is checked), `constants.py` (the bounds), `network.py` and `arithmetic.py`
+(the network), `reading.py` (the files).
+"""
+
+from __future__ import annotations
+
+from .checks import Check, Report, verify
+from .network import Refused
+from .reading import fingerprint, read_inputs
+
+__all__ = ["Check", "Refused", "Report", "fingerprint", "read_inputs", "verify"]

@@ -1,0 +1,280 @@
+"""What is checked of a certificate, and what each check says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from . import reading
+from .arithmetic import Array
+from .constants import ORDER, Constants, constants
+from .network import Network, Refused
+
+Status = Literal["holds", "fails", "open", "not checked"]
+TOLERANCE = 1e-9  # relative: two float64 computations of one number
+AT_ONCE = 64  # inputs
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the table. "open": neither shown nor refuted by this verifier's own bounds."""
+
+    name: str
+    status: Status
+    says: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks, who signed, and how many inputs are certified at the radius: as claimed, and as shown here.
+
+    `shown` uses the verifier's own constants and nothing that the certificate claims of them.
+    """
+
+    checks: tuple[Check, ...]
+    signer: str | None = None
+    claimed: int | None = None
+    shown: int | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no check fails."""
+        return all(check.status != "fails" for check in self.checks)
+
+    def to_json(self) -> str:
+        return json.dumps({"accepted": self.accepted, "verdict": self.verdict, **asdict(self)}, indent=1)
+
+    @property
+    def verdict(self) -> str:
+        failed = [check.name for check in self.checks if check.status == "fails"]
+        if failed:
+            return f"REFUSED: {', '.join(failed)}."
+        left = [check.name for check in self.checks if check.status in ("open", "not checked")]
+        return f"What was checked holds; not shown: {', '.join(left)}." if left else "ACCEPTED: everything holds."
+
+
+def verify(
+    certificate: Path, *, weights: Path | None = None, inputs: Array | None = None, signer: str | None = None
+) -> Report:
+    """Check the certificate, against the weights and the `inputs: (n, ...)` where they are given."""
+    try:
+        claims = reading.read_certificate(certificate)
+    except Refused as error:
+        return Report((Check("certificate", "fails", str(error)),))
+    try:
+        return _verify(claims, weights, inputs, signer)
+    except Refused as error:
+        return Report((Check("content", "fails", str(error)),))
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        return Report((Check("content", "fails", f"The certificate does not fit together: {error!r}."),))
+
+
+def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | None, signer: str | None) -> Report:
+    checks = [_signature(claims, signer), _shapes(claims)]
+    if checks[-1].status == "fails":
+        return Report(tuple(checks))
+    claimed, shown = sum(_reach(entry) > claims["radius"] for entry in claims["inputs"]), None
+    network, found = None, None
+    checks.append(_weights(claims, weights))
+    if weights is not None and checks[-1].status == "holds":
+        stored = reading.read_weights(weights)
+        network = Network(claims["operations"], {name: stored[name].array() for name in claims["weights"]["tensors"]})
+        found = constants(network, claims["norm"])
+    checks += [_layers(claims, found), _margins(claims, found), _logits(claims, network, inputs)]
+    checks += [_radii(claims), _summary(claims)]
+    if found is not None:
+        own = [_radius(claims, entry, found.upper)[0] for entry in claims["inputs"]]
+        shown = sum(radius > claims["radius"] for radius in own)
+        short = sum(_reach(entry) > radius for entry, radius in zip(claims["inputs"], own, strict=True))
+        says = f"With the verifier's own constants {shown} inputs are certified at {claims['radius']:g}, of {claimed}."
+        checks.append(Check("own radii", "open" if short else "holds", says))
+    return Report(tuple(checks), reading.fingerprint(claims["public_key"]), claimed, shown)
+
+
+def _signature(claims: Mapping[str, Any], signer: str | None) -> Check:
+    if not reading.is_signed(claims):
+        return Check("signature", "fails", "The content is not what was signed, or the signature is not of this key.")
+    key = reading.fingerprint(claims["public_key"])
+    if signer is None:
+        return Check("signature", "holds", f"Signed by {key}. Compare it with what the signer tells you.")
+    if signer.strip().lower() not in (key, claims["public_key"]):
+        return Check("signature", "fails", f"Signed by {key}, not by {signer}.")
+    return Check("signature", "holds", f"Signed by {key}, as expected.")
+
+
+def _shapes(claims: Mapping[str, Any]) -> Check:
+    m, operations = len(claims["model"]["classes"]), claims["operations"]
+    if operations[0]["shape"] != claims["model"]["input_shape"] or operations[-1]["shape"] != [m]:
+        return Check("shapes", "fails", "The network has another input shape, or not one logit per class.")
+    for name in ("margins", "rounding_slope", "rounding_offset"):
+        matrix = np.asarray(claims[name], np.float64)
+        if matrix.shape != (m, m) or not (matrix >= 0).all():
+            return Check("shapes", "fails", f"'{name}' must be {m} × {m} numbers, none below 0.")
+    if claims["norm"] not in ORDER or any(len(entry["logits"]) != m for entry in claims["inputs"]):
+        return Check("shapes", "fails", f"An input has not {m} logits, or the norm is none of {', '.join(ORDER)}.")
+    return Check("shapes", "holds", f"{len(operations)} operations, {m} classes, {len(claims['inputs'])} inputs.")
+
+
+def _weights(claims: Mapping[str, Any], path: Path | None) -> Check:
+    if path is None:
+        return Check("weights", "not checked", "Give --weights.")
+    try:
+        stored = reading.read_weights(path)
+    except Refused as error:
+        return Check("weights", "fails", str(error))
+    tensors = claims["weights"]["tensors"]
+    for name, record in tensors.items():
+        if name not in stored:
+            return Check("weights", "fails", f"The file has no tensor '{name}'.")
+        if stored[name].record() != record:
+            return Check("weights", "fails", f"The tensor '{name}' is not the one that was certified.")
+        if stored[name].dtype not in ("F32", "F64") or not np.isfinite(stored[name].array()).all():
+            return Check("weights", "fails", f"The tensor '{name}' is not of finite float32 or float64 numbers.")
+    if hashlib.sha256(reading.canonical(tensors)).hexdigest() != claims["weights"]["sha256"]:
+        return Check("weights", "fails", "The hash over all tensors is not that of their hashes.")
+    return Check("weights", "holds", f"All {len(tensors)} tensors have the hashes of the certificate.")
+
+
+def _layers(claims: Mapping[str, Any], found: Constants | None) -> Check:
+    if found is None:
+        return Check("layers", "not checked", "Give --weights.")
+    bounds = {layer["end"]: float(layer["bound"]) for layer in claims["layers"]}
+    missing = [name for name in found.blocks if name not in bounds]
+    if missing:
+        return Check("layers", "fails", f"There is no constant for '{missing[0]}'.")
+    return _compared(
+        "layers",
+        {f"The constant of '{name}'": (bounds[name], known.lower, known.upper) for name, known in found.blocks.items()},
+    )
+
+
+def _margins(claims: Mapping[str, Any], found: Constants | None) -> Check:
+    if found is None:
+        return Check("margins", "not checked", "Give --weights.")
+    K, classes = np.asarray(claims["margins"], np.float64), claims["model"]["classes"]
+    pairs = [(i, j) for i in range(len(K)) for j in range(len(K)) if i != j]
+    return _compared(
+        "margins",
+        {f"K of {classes[i]} and {classes[j]}": (K[i, j], found.lower[i, j], found.upper[i, j]) for i, j in pairs},
+    )
+
+
+def _compared(name: str, claims: Mapping[str, tuple[float, float, float]]) -> Check:
+    """Fails where a claim is below what is needed; open where it is below what can be shown to be enough."""
+    unshown = 0
+    for what, (claim, lower, upper) in claims.items():
+        if not claim >= lower * (1 - TOLERANCE):
+            return Check(name, "fails", f"{what} is {claim:.6g}, but it must be at least {lower:.6g}.")
+        unshown += claim < upper * (1 - TOLERANCE)
+    if unshown:
+        return Check(name, "open", f"{unshown} of {len(claims)} are below the verifier's own upper bounds.")
+    return Check(name, "holds", f"All {len(claims)} are large enough.")
+
+
+def _logits(claims: Mapping[str, Any], network: Network | None, inputs: Array | None) -> Check:
+    """The network as written down, in float64, gives the owner's logits up to the rounding that is claimed."""
+    if network is None or inputs is None:
+        return Check("logits", "not checked", "Give --weights and --data.")
+    shape = tuple(claims["model"]["input_shape"])
+    if inputs.shape[1:] != shape:
+        raise Refused(f"The inputs must have the shape {shape}. Got {inputs.shape[1:]}.")
+    given = {hashlib.sha256(x.tobytes()).hexdigest(): x for x in np.ascontiguousarray(inputs, "<f4")}
+    entries = [entry for entry in claims["inputs"] if entry["sha256"] in given]
+    if not entries:
+        return Check("logits", "fails", "None of the certified inputs is in the data.")
+    slopes, offsets = np.asarray(claims["rounding_slope"]), np.asarray(claims["rounding_offset"])
+    for start in range(0, len(entries), AT_ONCE):
+        some = entries[start : start + AT_ONCE]
+        x = np.stack([given[entry["sha256"]] for entry in some]).astype(np.float64)
+        lengths = np.sqrt((x.reshape(len(x), -1) ** 2).sum(axis=1))
+        for entry, logits, length in zip(some, network.logits(x), lengths, strict=True):
+            if not float(entry["length"]) >= length * (1 - TOLERANCE):
+                return Check(
+                    "logits", "fails", f"The input {entry['sha256'][:12]}… is longer than the certificate says."
+                )
+            error = np.asarray(entry["logits"], np.float64) - logits
+            allowed = slopes * length + offsets + TOLERANCE * np.abs(logits).max()
+            if not (np.abs(np.subtract.outer(error, error)) <= allowed).all():
+                return Check("logits", "fails", f"Those of the input {entry['sha256'][:12]}… are not this network's.")
+    if len(entries) < len(claims["inputs"]):
+        return Check(
+            "logits", "open", f"{len(entries)} of {len(claims['inputs'])} inputs are in the data; theirs agree."
+        )
+    return Check("logits", "holds", f"Those of all {len(entries)} inputs agree with the network, within the rounding.")
+
+
+def _radii(claims: Mapping[str, Any]) -> Check:
+    """No radius is larger than the logits and the claimed constants give, and no class is wrong."""
+    K = np.asarray(claims["margins"], np.float64)
+    for entry in claims["inputs"]:
+        reach, _ = _radius(claims, entry, K)
+        if entry["predicted"] != int(np.argmax(entry["logits"])):
+            return Check("radii", "fails", f"The input {entry['sha256'][:12]}… is predicted to be another class.")
+        if not 0 <= _reach(entry) <= reach * (1 + TOLERANCE):
+            says = f"The radius of the input {entry['sha256'][:12]}… is {_reach(entry):.6g}, but at most {reach:.6g}."
+            return Check("radii", "fails", says)
+    return Check("radii", "holds", f"All {len(claims['inputs'])} follow from the logits and the constants.")
+
+
+def _summary(claims: Mapping[str, Any]) -> Check:
+    entries, K, summary = claims["inputs"], np.asarray(claims["margins"], np.float64), claims["summary"]
+    labelled = [entry for entry in entries if entry["label"] is not None]
+    counts = {
+        "examples": len(entries),
+        "certified": sum(_reach(entry) > claims["radius"] for entry in entries),
+        "labelled": len(labelled),
+        "verified": sum(entry["label"] in _radius(claims, entry, K)[1] for entry in labelled),
+    }
+    # A sender who rounds with care may count fewer as verified, never more.
+    wrong = [name for name, n in counts.items() if summary[name] > n or (name != "verified" and summary[name] != n)]
+    if wrong:
+        return Check("summary", "fails", f"It says {summary[wrong[0]]} {wrong[0]}, but it is {counts[wrong[0]]}.")
+    return Check("summary", "holds", ", ".join(f"{count} {name}" for name, count in counts.items()) + ".")
+
+
+def _reach(entry: Mapping[str, Any]) -> float:
+    """The radius of an input; null stands for no limit."""
+    return math.inf if entry["radius"] is None else float(entry["radius"])
+
+
+def _radius(claims: Mapping[str, Any], entry: Mapping[str, Any], K: Array) -> tuple[float, tuple[int, ...]]:
+    """How far the input may be moved, and the largest set of classes that is safe at the certificate's radius.
+
+    The k top classes stay on top of all others while, for each pair, the margin is above ε K and the rounding at both
+    ends: slope · |x| + offset, and slope · (|x| + c ε) + offset, where a change of ε is at most c ε long in l2.
+    """
+    logits = np.asarray(entry["logits"], np.float64)
+    slope, offset = np.asarray(claims["rounding_slope"]), np.asarray(claims["rounding_offset"])
+    c = math.sqrt(math.prod(claims["model"]["input_shape"])) if claims["norm"] == "linf" else 1.0
+    rate, fixed = K + c * slope, 2 * (slope * float(entry["length"]) + offset)
+    best = 0.0
+    safe: tuple[int, ...] = ()
+    order = np.argsort(-logits, kind="stable")
+    for k in _allowed(claims["guarantee"], order):
+        pairs = np.ix_(order[:k], order[k:])
+        room = np.subtract.outer(logits[order[:k]], logits[order[k:]]) - fixed[pairs]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reach = np.where(rate[pairs] > 0, room / rate[pairs], np.where(room > 0, np.inf, 0.0))
+        radius = float(reach.min(initial=np.inf))
+        best = max(best, radius)
+        if radius > claims["radius"]:
+            safe = tuple(int(label) for label in order[:k])
+    return best, safe
+
+
+def _allowed(guarantee: Mapping[str, Any], order: Array) -> Iterator[int]:
+    """Which k the guarantee accepts, where `order` has the classes by falling logit."""
+    if guarantee["kind"] == "affinity":
+        groups = [set(group) for group in guarantee["groups"]]
+        yield from (k for k in range(1, len(order) + 1) if any(set(order[:k].tolist()) <= group for group in groups))
+    elif guarantee["kind"] in ("standard", "top-k"):
+        yield from range(1, min(len(order), 1 if guarantee["kind"] == "standard" else guarantee["k"]) + 1)
+    else:
+        raise Refused(f"This verifier does not know the guarantee '{guarantee['kind']}'.")

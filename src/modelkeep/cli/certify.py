@@ -1,0 +1,217 @@
+"""`modelkeep certify`: how far inputs may be moved before the answer can change, in a file that others can check."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from modelkeep.cli.given import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    in_classes_of,
+    model_and_data,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from modelkeep.certify.certificate import Certificate
+    from modelkeep.certify.guarantees import Guarantee
+    from modelkeep.certify.verifier import Report
+
+
+class Certify(TyperGroup):
+    """`modelkeep certify MODEL …` certifies, without a word for it; `modelkeep certify verify …` checks."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # click's own types, wherever Typer has them from
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["model", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=Certify,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Prove how far inputs may be moved before the answer can change: `modelkeep certify MODEL --data DATA "
+    "--radius R`. Check what somebody else has proved: `modelkeep certify verify certificate.json`.",
+)
+
+
+@app.command("model", epilog="The word `model` may be left out.")
+def certify(
+    model: ModelSource,
+    data: DataSource,
+    radius: Annotated[float, typer.Option(min=0, help="How far an attacker may move an input, in the data's units.")],
+    norm: Annotated[Literal["l2", "linf", "l1"], typer.Option(help="How a change is measured.")] = "l2",
+    guarantee: Annotated[
+        str,
+        typer.Option(
+            help="What must stay: `standard` (the answer), `top-3` (for some k up to 3, the k top classes), or "
+            "`affinity:cat+dog,car+truck` (a set of top classes within one of these groups)."
+        ),
+    ] = "standard",
+    examples: Annotated[int, typer.Option(min=1, help="How many examples to certify, drawn by the seed.")] = 1000,
+    weights: Weights = None,
+    input_shape: InputShape = None,
+    label: Label = "label",
+    out: Annotated[Path, typer.Option(help="The folder for certificate.json and inputs.npz.")] = Path("modelkeep-out"),
+    key: Annotated[
+        Path | None, typer.Option(help="Your private key; made at first use. Default: in your settings folder.")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print certificate.json instead of the summary.")] = False,
+) -> None:
+    """Certify a model: within which distance can no change of an input change the answer, whoever makes it?
+
+    The proof is a global Lipschitz bound, so it only reaches far for networks trained for it. Writes a certificate,
+    signed with your key, that anybody can check without your code. Examples:
+
+    * `modelkeep certify model.safetensors --data digits --radius 0.3`
+
+    * `modelkeep certify model.safetensors --data digits --radius 0.1 --norm linf --guarantee top-3`
+
+    * `modelkeep certify verify modelkeep-out/certificate.json --weights model.safetensors --data digits`
+    """
+    import numpy as np
+
+    from modelkeep import progress
+    from modelkeep.certify.certificate import certificate
+    from modelkeep.certify.signing import Signer, default_key
+    from modelkeep.errors import InputError
+    from modelkeep.files import replacing
+    from modelkeep.formats.weights import write_weights
+
+    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    examined, labelled = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
+    promise = _guarantee(guarantee, loaded.classes)
+    chosen = key if key is not None else default_key()
+    new = not chosen.exists()
+    signer = Signer.at(chosen)
+    with progress.shown():
+        made = certificate(
+            loaded, examined, radius, norm=norm, guarantee=promise, labelled=labelled, name=Path(model).name
+        ).signed(signer)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with replacing(out / "inputs.npz") as unfinished, unfinished.open("wb") as file:
+            np.savez_compressed(file, x=examined.x.numpy(), y=examined.y.numpy(), classes=np.array(examined.classes))
+    except OSError as error:
+        raise InputError(f"'{out}' cannot be written: {error.strerror}.") from error
+    held = Path(model)
+    if held.suffix != ".safetensors":
+        held = weights if weights is not None else write_weights(out / "weights.safetensors", loaded.module, {})
+    record = made.write(out / "certificate.json")
+    if as_json:
+        typer.echo(record.read_text(encoding="utf-8"))
+        return
+    if new:
+        typer.echo(f"A key was made for you: {chosen}. Keep it to yourself; whoever has it can sign in your name.")
+    _print(made, record, held)
+
+
+@app.command(epilog="Exit code 0: nothing fails; 1: something does.")
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="The certificate.json that you were given.")],
+    weights: Annotated[Path | None, typer.Option(help="The model's .safetensors file.")] = None,
+    data: Annotated[str | None, typer.Option(help="An .npz file with the inputs in `x`, or a data set.")] = None,
+    signer: Annotated[str | None, typer.Option(help="The fingerprint that the signer told you.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+) -> None:
+    """Check a certificate with a small program of its own, which shares no code with what certified.
+
+    It needs only numpy, also without the rest of ModelKeep: `python -m modelkeep.certify.verifier --help`. Example:
+
+    * `modelkeep certify verify certificate.json --weights model.safetensors --data inputs.npz --signer 1a2b:…`
+    """
+    from modelkeep import datasets
+    from modelkeep.certify import verifier
+    from modelkeep.errors import InputError
+
+    try:
+        if data is None:
+            inputs = None
+        elif data.endswith(".npz"):
+            inputs = verifier.read_inputs(Path(data))
+        else:
+            inputs = datasets.open(data, part="test").x.numpy()
+    except verifier.Refused as error:
+        raise InputError(str(error)) from error
+    report = verifier.verify(certificate, weights=weights, inputs=inputs, signer=signer)
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        _print_report(report)
+    raise typer.Exit(0 if report.accepted else 1)
+
+
+def _guarantee(text: str, classes: Sequence[str]) -> Guarantee:
+    from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
+    from modelkeep.errors import InputError
+
+    if text == "standard":
+        return Standard()
+    if found := re.fullmatch(r"top-([0-9]+)", text):
+        return RelaxedTopK(int(found[1]))
+    if text.startswith("affinity:"):
+        groups = [group.split("+") for group in text.removeprefix("affinity:").split(",")]
+        alone = [[name] for name in classes if not any(name in group for group in groups)]
+        return Affinity([*groups, *alone], classes)
+    raise InputError(f"--guarantee must be standard, top-K such as top-3, or affinity:a+b,c+d. Got '{text}'.")
+
+
+def _print(made: Certificate, record: Path, weights: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from modelkeep.certify.verifier import fingerprint
+
+    accuracy = made.summary.verified_accuracy
+    finite = sorted(example.radius for example in made.inputs if example.radius is not None)
+    table = Table(title=f"{made.model.name} within {made.radius:g} in {made.norm}", show_header=False)
+    rows = {
+        "guarantee": made.guarantee.kind if made.guarantee.k is None else f"top-{made.guarantee.k}",
+        "certified": f"{made.summary.certified} of {made.summary.examples} inputs",
+        "verified accuracy": str(accuracy) if accuracy is not None else "unknown: the data has no labels",
+        "median radius": f"{finite[len(finite) // 2]:.4g}" if finite else "no limit",
+        "largest constant": f"{max(map(max, made.margins)):.4g}",
+        "signed by": fingerprint(made.public_key),
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console = Console()
+    console.print(f"\nThe certificate: [bold]{record.resolve()}[/bold]", soft_wrap=True)
+    console.print(table)
+    if not made.summary.certified:
+        console.print("Nothing is certified: a network must be trained for it (GloRo), or the radius is too large.")
+    where = record.parent / "inputs.npz"
+    console.print(
+        f"To check it: modelkeep certify verify {record} --weights {weights} --data {where} "
+        f"--signer {fingerprint(made.public_key)}",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )
+
+
+def _print_report(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    colours = {"holds": "green", "fails": "red"}
+    table = Table("check", "result", "what it says")
+    for check in report.checks:
+        table.add_row(check.name, f"[{colours.get(check.status, 'yellow')}]{check.status}[/]", check.says)
+    console = Console()
+    console.print(table)
+    console.print(report.verdict, markup=False, highlight=False)
