@@ -23,3 +23,13 @@ def test_it_keeps_the_norm_of_every_gradient(seed: int) -> None:
     sent = torch.randn(4, 8, generator=random)
     (received,) = torch.autograd.grad(MinMax()(x), x, sent)
     assert torch.equal(received.sort(dim=1).values, sent.sort(dim=1).values)
+
+
+def test_it_gives_the_same_with_and_without_gradients_and_keeps_the_norm_at_ties() -> None:
+    x = torch.tensor([[1.0, 2.0, 5.0, 5.0, -3.0, -4.0]], requires_grad=True)
+    sorted_pairs = MinMax()(x)
+    with torch.no_grad():
+        assert torch.equal(MinMax()(x), sorted_pairs)
+    sent = torch.arange(6.0)[None]
+    (received,) = torch.autograd.grad(sorted_pairs, x, sent)
+    assert sorted(received[0].tolist()) == sent[0].tolist()
