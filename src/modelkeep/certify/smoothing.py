@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ABSTAINED = -1
 """The prediction where no class was seen often enough."""
-_BLOCK = 100  # how many noises are drawn at once: always as many, so that the batch size does not change them
+_BLOCK = 128  # how many noises are drawn at once: always as many, so that the batch size does not change them
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ def smooth(
     selection: int = 100,
     alpha: float = 0.001,
     radius: float = 0.0,
-    batch_size: int = 1_000,
+    batch_size: int = 256,
     seed: int,
 ) -> Smoothed:
     """Certify the smoothed classifier on every input: its class and an l2 radius, or an abstention.
