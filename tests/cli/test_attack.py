@@ -63,9 +63,9 @@ def test_the_smallest_change_and_a_table(modelkeep: Run, cancer_model: Path, tmp
 def test_a_target_is_what_the_answers_become(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
     run = modelkeep("attack", digits_model, *PGD[:4], "--eps", "0.5", "--target", "3", "--examples", "20")
     assert run.code == 0, run.err
-    arrays = np.load(tmp_path / "modelkeep-out" / "adversarial.npz", allow_pickle=False)
-    assert (arrays["answer"][arrays["success"]] == 3).all()
-    assert arrays["success"].any()
+    with np.load(tmp_path / "modelkeep-out" / "adversarial.npz") as arrays:
+        assert (arrays["answer"][arrays["success"]] == 3).all()
+        assert arrays["success"].any()
 
 
 def test_of_data_sorted_by_class_it_attacks_more_than_the_first(
@@ -113,7 +113,7 @@ def test_without_a_model_it_says_what_to_do(modelkeep: Run) -> None:
 def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> None:
     """A real process, a real Ctrl-C, and the same inputs at the end as without it."""
     arguments = ["attack", str(digits_model), "--data", "digits", "--attack", "pgd", "--eps", "0.03", "--no-curve"]
-    arguments += ["--steps", "300", "--batch-size", "4", "--examples", "60", "--out"]
+    arguments += ["--steps", "100", "--batch-size", "4", "--examples", "60", "--out"]
     # State is written after every batch, so that one knows when there is some.
     often = "from modelkeep.attack import keeper; keeper.SECONDS = 0; from modelkeep.cli import main; main()"
     command = [sys.executable, "-c", often, *arguments]
@@ -130,5 +130,6 @@ def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> N
     for folder in ("stopped", "whole"):
         subprocess.run([*command, tmp_path / folder], check=True, capture_output=True, timeout=120)
     assert not (tmp_path / "stopped" / ".attacks").exists()
-    first, second = (np.load(tmp_path / folder / "adversarial.npz") for folder in ("stopped", "whole"))
-    assert all(np.array_equal(first[name], second[name]) for name in first.files)
+    ends = [tmp_path / folder / "adversarial.npz" for folder in ("stopped", "whole")]
+    with np.load(ends[0]) as first, np.load(ends[1]) as second:
+        assert all(np.array_equal(first[name], second[name]) for name in first.files)

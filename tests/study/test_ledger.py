@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 from threading import Thread
 
+import psutil
 import pytest
 
 from modelkeep.errors import StudyError
@@ -145,8 +146,9 @@ def test_what_is_not_a_ledger_is_refused_in_a_sentence(tmp_path: Path, ledger: L
     with pytest.raises(StudyError, match="no ledger at"):
         Ledger(tmp_path / "none.sqlite3", create=False)
     (tmp_path / "text").write_text("not a database, " * 100)
-    with pytest.raises(StudyError, match="cannot be used as a ledger"):
+    with pytest.raises(StudyError, match="cannot be used as a ledger") as refused:
         Ledger(tmp_path / "text")
+    assert str(tmp_path / "text") not in [file.path for file in psutil.Process().open_files()], refused
     sql(ledger, "PRAGMA user_version = 99")
     with pytest.raises(StudyError, match="format 99"):
         Ledger(ledger.path)

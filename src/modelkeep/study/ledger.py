@@ -9,7 +9,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -103,16 +103,20 @@ class Ledger:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         # Autocommit, because _change() opens each transaction itself: IMMEDIATE, so that what a transaction has
         # read stays true until it has written.
-        try:
-            self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
-            self._database.row_factory = sqlite3.Row
-            version = self._prepare()
-        except sqlite3.Error as error:
-            raise StudyError(f"The file '{path}' cannot be used as a ledger: {error}.") from error
-        if version != _SCHEMA_VERSION:
-            raise StudyError(
-                f"The ledger '{path}' has format {version}; this version of modelkeep reads format {_SCHEMA_VERSION}."
-            )
+        with ExitStack() as refused:
+            try:
+                self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
+                refused.callback(self._database.close)
+                self._database.row_factory = sqlite3.Row
+                version = self._prepare()
+            except sqlite3.Error as error:
+                raise StudyError(f"The file '{path}' cannot be used as a ledger: {error}.") from error
+            if version != _SCHEMA_VERSION:
+                raise StudyError(
+                    f"The ledger '{path}' has format {version}; this version of modelkeep reads format "
+                    f"{_SCHEMA_VERSION}."
+                )
+            refused.pop_all()
 
     def _prepare(self) -> int:
         self._database.execute("PRAGMA journal_mode = WAL")
