@@ -146,7 +146,7 @@ def test_certified_accuracy_counts_only_right_answers() -> None:
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "SECONDS", 0.0)
     data, model = at_distances(torch.tensor([0.3, 0.5, 0.7])), linear()
-    want = smooth(model, data, sigma=0.5, samples=500, batch_size=500, seed=0)
+    want = smooth(model, data, sigma=0.5, samples=500, batch_size=512, seed=0)
     calls = 0
 
     def stop_in_the_last(*_: object) -> None:
@@ -157,9 +157,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
 
     handle = model.module.register_forward_pre_hook(stop_in_the_last)
     with kept(tmp_path), pytest.raises(KeyboardInterrupt):
-        smooth(model, data, sigma=0.5, samples=500, batch_size=500, seed=0)
+        smooth(model, data, sigma=0.5, samples=500, batch_size=512, seed=0)
     with kept(tmp_path):
-        found = smooth(model, data, sigma=0.5, samples=500, batch_size=500, seed=0)
+        found = smooth(model, data, sigma=0.5, samples=500, batch_size=512, seed=0)
     handle.remove()
     assert calls == 7 + 3
     assert torch.equal(found.radius, want.radius)
