@@ -10,7 +10,7 @@ seen the owner's code. Shapes are without the batch; axis 0 of an example is its
 | `dense` | | weight, bias? | `z @ weight.T + bias` on the last axis |
 | `convolution` | stride, padding, dilation, groups | weight, bias? | torch's convolution, of 1 or 2 dimensions |
 | `batch_norm` | eps | mean, variance, weight?, bias? | in eval mode, on axis 0 |
-| `scale` | factor, offset | factor?, offset? | `z * factor + offset`, one number or one per channel (a tensor goes first) |
+| `scale` | factor, offset | factor?, offset? | `z * factor + offset`, one number or one per channel |
 | `average_pool` | kernel, stride, padding | | sums over windows of zero-padded inputs, over the windows' full size |
 | `mean` | axes, keep | | the mean over these axes of an example, which are then gone or (`keep`) of size 1 |
 | `pad` | padding | | zeros around the last axes |
