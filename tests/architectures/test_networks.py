@@ -35,6 +35,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("shallow_cnn", {"input_shape": [1, 28, 28], "classes": 10}),
     ("small_cnn", {"input_shape": [1, 8, 8], "classes": 10}),
     ("small_cnn", {"input_shape": [3, 5, 9], "classes": 2}),
+    ("small_liresnet", {"input_shape": [1, 8, 8], "classes": 10, "blocks": 2, "width": 8, "hidden": 16}),
     ("small_resnet", {"input_shape": [1, 28, 28], "classes": 10, "blocks": 1}),
     ("small_resnet", {"input_shape": [3, 32, 32], "classes": 10, "width": 8}),
     ("vgg16_bn", {"input_shape": [3, 32, 32], "classes": 10, "hidden": [32]}),

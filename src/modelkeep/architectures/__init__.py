@@ -10,6 +10,7 @@ from modelkeep.architectures.certifiable import cnn_2c2f, cnn_4c3f, cnn_6c2f, cn
 from modelkeep.architectures.cnn import deep_cnn, lenet, shallow_cnn, small_cnn
 from modelkeep.architectures.efficientnet import efficientnet_lite0
 from modelkeep.architectures.fully_connected import dense
+from modelkeep.architectures.liresnet import small_liresnet
 from modelkeep.architectures.minmax import MinMax
 from modelkeep.architectures.resnet import resnet50, small_resnet
 from modelkeep.architectures.vgg import vgg16_bn
@@ -30,6 +31,7 @@ __all__ = [
     "resnet50",
     "shallow_cnn",
     "small_cnn",
+    "small_liresnet",
     "small_resnet",
     "vgg16_bn",
 ]
