@@ -46,7 +46,7 @@ class Block:
         return math.prod(self.operations[-1].shape)
 
     def __str__(self) -> str:
-        """The names of what it consists of, without what only moves values about."""
+        """The names of what it consists of, but for what only moves values about."""
         moving = ("reshape", "permute", "pad", "downsample")
         return " + ".join(o.name for o in self.operations if o.kind not in moving) or self.name
 
@@ -57,6 +57,8 @@ class Block:
     def transposed(self, u: torch.Tensor, tensors: Tensors) -> torch.Tensor:
         """Aᵀ u for `u: (n, *outputs)`; differentiable in the weights where gradients are enabled."""
         differentiable = torch.is_grad_enabled()
+        if not differentiable:
+            tensors = {name: tensor.detach() for name, tensor in tensors.items()}
         with torch.enable_grad():
             v = u.new_zeros(len(u), *self.shape, requires_grad=True)
             (pulled,) = torch.autograd.grad(self.linear(v, tensors), v, u, create_graph=differentiable)

@@ -89,7 +89,7 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
     """
     if norm not in NORMS:
         raise bad_parameter("lipschitz", "norm", f"one of {', '.join(map(repr, NORMS))}", norm)
-    with measured(seed=0, model=model.fingerprint()) as provenance:
+    with measured(seed=0, model=model.fingerprint()) as provenance, torch.no_grad():
         graph = Graph(operations(model))
         tensors = {name: t.detach().to("cpu") for name, t in tensors_of(model.module).items()}
         tensors = {name: t.double() if t.is_floating_point() else t for name, t in tensors.items()}
