@@ -17,7 +17,7 @@ class MinMax(nn.Module):
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        first, second = x.unflatten(1, (-1, 2)).unbind(2)
+        first, second = torch.unflatten(x, 1, (-1, 2)).unbind(2)
         if torch.is_grad_enabled():
             # The derivative of `maximum` halves ties, which takes longer than all the rest of a small network.
             ordered = first > second
