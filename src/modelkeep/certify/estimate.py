@@ -74,8 +74,10 @@ class Margins:
         weight = _dense(block, self._tensors)
         with torch.no_grad():
             v = self._iterate(block) if weight is None else _leading(weight)
-        moved = block.linear(v, self._tensors) if weight is None else weight @ v
-        return torch.linalg.vector_norm(moved)
+        length: torch.Tensor = torch.linalg.vector_norm(
+            block.linear(v, self._tensors) if weight is None else weight @ v
+        )
+        return length
 
     def _iterate(self, block: Block) -> torch.Tensor:
         """The kept iterate `(1, *shape)` of length one, some power iterations later."""
@@ -125,7 +127,8 @@ def _leading(weight: torch.Tensor) -> torch.Tensor:
     wide = len(weight) <= weight.shape[1]
     _, vectors = torch.linalg.eigh(weight @ weight.T if wide else weight.T @ weight)
     v = weight.T @ vectors[:, -1] if wide else vectors[:, -1]
-    return v / torch.linalg.vector_norm(v).clamp_min(1e-30)
+    unit: torch.Tensor = v / torch.linalg.vector_norm(v).clamp_min(1e-30)
+    return unit
 
 
 def _without_signs(operation: Operation) -> Operation:

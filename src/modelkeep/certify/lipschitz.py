@@ -11,7 +11,7 @@ import torch
 from modelkeep.attack.ball import Norm
 from modelkeep.certify.blocks import Graph
 from modelkeep.certify.bounding import block_matrix, block_norm
-from modelkeep.certify.rounding import margin_rounding
+from modelkeep.certify.rounding import Rounding, margin_rounding
 from modelkeep.certify.tracing import operations, tensors_of
 from modelkeep.errors import ModelError, bad_parameter
 from modelkeep.model import Model
@@ -37,17 +37,15 @@ class LayerBound:
 class Lipschitz(Result):
     """Upper bounds that hold for every input, and for the network as it is computed.
 
-    `margins[i, j]` bounds the Lipschitz constant of f_j - f_i, from the owner's input in `norm`. The computed margin at
-    x is within `rounding_slope` · ‖x‖₂ + `rounding_offset` of the exact one. `layers` are the affine stretches in the
-    order of the run; `fingerprint` is that of the weights for which all this is true.
+    `margins[i, j]` bounds the Lipschitz constant of f_j - f_i, from the owner's input in `norm`; `rounding` bounds how
+    far the computed margins are from the exact ones. `layers` are the affine stretches in the order of the run.
     """
 
     norm: Norm
     classes: tuple[str, ...]
     dimensions: int
     margins: Tensor
-    rounding_slope: Tensor
-    rounding_offset: Tensor
+    rounding: Rounding
     layers: tuple[LayerBound, ...]
     provenance: Provenance
 
@@ -57,13 +55,26 @@ class Lipschitz(Result):
         return float(self.margins.max())
 
     @property
+    def rounding_slope(self) -> torch.Tensor:
+        """The computed margin at x is within rounding_slope · ‖x‖₂ + rounding_offset of the exact one, `(m, m)`."""
+        return self.rounding.slope
+
+    @property
+    def rounding_offset(self) -> torch.Tensor:
+        """See `rounding_slope`."""
+        return self.rounding.offset
+
+    @property
     def rate(self) -> torch.Tensor:
         """What a radius of one costs each margin, `(m, m)`: the constant, and the rounding at an input farther out."""
         farther = math.sqrt(self.dimensions) if self.norm == "linf" else 1.0  # ℓ2 length of a perturbation of one
         return (self.margins + self.rounding_slope * farther) * _OUTWARDS
 
     def fixed(self, x: torch.Tensor) -> torch.Tensor:
-        """What rounding costs each margin at any radius, `(n, m, m)`: at `x: (n, ...)` and at the perturbed input."""
+        """What rounding costs each computed margin at any radius, `(n, m, m)`: at `x` and at the perturbed input.
+
+        This needs nothing but the length of `x: (n, ...)`; `certify` looks closer, at the sizes of all values.
+        """
         length = x.detach().double().flatten(1).norm(dim=1).cpu() * _OUTWARDS
         cost: torch.Tensor = 2 * (self.rounding_slope * length[:, None, None] + self.rounding_offset) * _OUTWARDS
         return cost
@@ -101,14 +112,13 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
         # Rounding is bounded in ℓ2, whatever norm the adversary is bounded in.
         gains, bounds = found[norm] if norm == "l2" else _bounded(graph, tensors, "l2")
         reached = {block.name: gains[block.source] * bounds[block.name] for block in graph.blocks}
-        slope, offset = margin_rounding(model, graph.operations, tensors, {**gains, **reached})
+        rounding = margin_rounding(model, graph.operations, tensors, {**gains, **reached})
     return Lipschitz(
         norm=norm,
         classes=model.classes,
         dimensions=math.prod(model.input_shape),
         margins=margins,
-        rounding_slope=slope,
-        rounding_offset=offset,
+        rounding=rounding,
         layers=tuple(LayerBound(str(block), found[norm][1][block.name]) for block in graph.blocks),
         provenance=provenance(),
     )

@@ -1,18 +1,20 @@
-"""Rounding: how far the computed logits can be from those of the exact network, whatever the order of the sums.
+"""Rounding: how far the computed margins can be from those of the exact network, whatever the order of the sums.
 
 A sum of n products in floating point is off by at most γ = n u / (1 - n u) of the sum of their absolute values (Higham,
-Accuracy and Stability of Numerical Algorithms, 3.1), in any order, with fused multiplication or without. From there
-the errors are carried through the network like perturbations. All sizes are ℓ2 and grow with the input's: each is a
-`Line`, a slope times ‖x‖₂ and an offset. The bound holds for direct sums, not for Winograd's or Fourier's ways.
+Accuracy and Stability of Numerical Algorithms, 3.1), in any order, with fused multiplication or without. From where
+it is made, an error is carried on like a perturbation. So an error is at most a sum of sizes of values, each with a
+weight that is known in advance, and of a constant: a `Form`. The bound holds for direct sums, not for Winograd's way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
+from pydantic import ConfigDict
 
 from modelkeep.certify.blocks import combined
 from modelkeep.certify.bounding import operation_norm
@@ -21,6 +23,7 @@ from modelkeep.certify.operations import Operation
 from modelkeep.certify.running import Tensors, channel_scale, run
 from modelkeep.errors import ModelError
 from modelkeep.model import Model
+from modelkeep.results import Tensor
 
 # Roundings of one value: libraries promise a few units in the last place for tanh, erf and their like.
 _FUNCTION = 16
@@ -29,17 +32,55 @@ _EXACT_FUNCTIONS = ("relu", "relu6", "abs", "hardtanh")
 
 
 @dataclass(frozen=True)
-class Line:
-    """At most `slope` · ‖x‖₂ + `offset`."""
+class Rounding:
+    """The error of the computed margins at an input, given the ℓ2 sizes s of the `values` there:
 
-    slope: float = 0.0
-    offset: float = 0.0
+        apart · ⟨carried, s⟩ + lengths · ⟨made, s⟩ + constant,   (m, m)
 
-    def __add__(self, other: Line) -> Line:
-        return Line(self.slope + other.slope, self.offset + other.offset)
+    A size is at most its `gain` times ‖x‖₂ plus its size `at_zero`, and moves by at most its gain per unit.
+    """
 
-    def __mul__(self, factor: float) -> Line:
-        return Line(self.slope * factor, self.offset * factor)
+    values: tuple[str, ...]
+    gains: Tensor
+    at_zero: Tensor
+    carried: Tensor
+    made: Tensor
+    apart: Tensor
+    lengths: Tensor
+    constant: Tensor
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
+
+    @property
+    def slope(self) -> torch.Tensor:
+        """What a unit of ‖x‖₂, or of an ℓ2 perturbation, adds to the error at most, `(m, m)`."""
+        return self.weighed(self.gains[None])[0] - self.constant
+
+    @property
+    def offset(self) -> torch.Tensor:
+        """The error at the input 0, `(m, m)`."""
+        return self.weighed(self.at_zero[None])[0]
+
+    def weighed(self, sizes: torch.Tensor) -> torch.Tensor:
+        """The error `(n, m, m)` where the values have these `sizes: (n, values)`."""
+        carried, made = (sizes @ weights for weights in (self.carried, self.made))
+        error: torch.Tensor = self.apart * carried[:, None, None] + self.lengths * made[:, None, None] + self.constant
+        return error * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class Form:
+    """At most the sum of the sizes of values, each times its weight, and of a constant."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    constant: float = 0.0
+
+    def __add__(self, other: Form) -> Form:
+        names = dict.fromkeys([*self.weights, *other.weights])
+        weights = {name: self.weights.get(name, 0.0) + other.weights.get(name, 0.0) for name in names}
+        return Form(weights, self.constant + other.constant)
+
+    def __mul__(self, factor: float) -> Form:
+        return Form({name: weight * factor for name, weight in self.weights.items()}, self.constant * factor)
 
 
 def unit_roundoff(model: Model) -> float:
@@ -55,36 +96,52 @@ def unit_roundoff(model: Model) -> float:
 
 
 def margin_rounding(
-    model: Model, operations: tuple[Operation, ...], tensors: Tensors, gains: Mapping[str, float]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Slope and offset `(m, m)`: each computed margin is within slope · ‖x‖₂ + offset of the exact one.
+    model: Model, operations: Sequence[Operation], tensors: Tensors, gains: Mapping[str, float]
+) -> Rounding:
+    """The bound for the network as `model` computes it.
 
     `gains` are the ℓ2 bounds of those values that are known better than operation by operation.
     """
     walk = _Walk(unit_roundoff(model), tensors, gains)
-    at_zero = run(operations, torch.zeros(1, *model.input_shape, dtype=torch.float64), tensors)
     shapes = {operation.name: operation.shape for operation in operations}
-    for operation in operations[:-1]:
-        walk.follow(operation, shapes, float(at_zero[operation.name].norm()))
     last = operations[-1]
-    if last.kind == "dense":
-        return walk.dense_margins(last)
-    walk.follow(last, shapes, 0.0)
-    both = math.sqrt(2) * (1 + 1e-12)
-    m = last.shape[0]
-    apart = 1 - torch.eye(m, dtype=torch.float64)
-    error = walk.errors[last.name]
-    return apart * error.slope * both, apart * error.offset * both
+    margins = last.kind == "dense"
+    for operation in operations[:-1] if margins else operations:
+        walk.follow(operation, shapes)
+    zero = run(operations, torch.zeros(1, *model.input_shape, dtype=torch.float64), tensors)
+    classes = last.shape[0]
+    different = 1 - torch.eye(classes, dtype=torch.float64)
+    if margins:
+        carried, made, apart, lengths, constant = walk.dense_margins(last)
+    else:
+        carried, made = walk.errors[last.name], Form()
+        apart, lengths = math.sqrt(2) * (1 + 1e-12) * different, torch.zeros_like(different)
+        constant = torch.zeros_like(different)
+    values = tuple(name for name in walk.gains if name in {**carried.weights, **made.weights})
+
+    def vector(weights: Mapping[str, float]) -> torch.Tensor:
+        return torch.tensor([weights.get(name, 0.0) for name in values], dtype=torch.float64)
+
+    constant = constant + apart * carried.constant + lengths * made.constant
+    return Rounding(
+        values=values,
+        gains=vector(walk.gains),
+        at_zero=vector({name: float(zero[name].norm()) * (1 + 1e-9) for name in values}),
+        carried=vector(carried.weights),
+        made=vector(made.weights),
+        apart=apart,
+        lengths=lengths * different,
+        constant=constant * different,
+    )
 
 
 class _Walk:
-    """Sizes and errors of the values, one operation after another."""
+    """The gains and errors of the values, one operation after another."""
 
-    def __init__(self, unit: float, tensors: Tensors, gains: Mapping[str, float]) -> None:
-        self.unit, self.tensors, self.known = unit, tensors, gains
+    def __init__(self, unit: float, tensors: Tensors, known: Mapping[str, float]) -> None:
+        self.unit, self.tensors, self.known = unit, tensors, known
         self.gains: dict[str, float] = {}
-        self.sizes: dict[str, Line] = {}
-        self.errors: dict[str, Line] = {}
+        self.errors: dict[str, Form] = {}
 
     def gamma(self, terms: int) -> float:
         """γ for so many roundings in a row."""
@@ -95,92 +152,85 @@ class _Walk:
             )
         return terms * self.unit / (1 - terms * self.unit) * (1 + 1e-12)
 
-    def follow(self, operation: Operation, shapes: Mapping[str, tuple[int, ...]], at_zero: float) -> None:
-        """Add what the operation does; `at_zero` is the size of its value for the input 0."""
+    def follow(self, operation: Operation, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Add what the operation does."""
         name, given = operation.name, operation.inputs
         if not given:
-            self.gains[name], self.sizes[name], self.errors[name] = 1.0, Line(1.0), Line()
+            self.gains[name], self.errors[name] = 1.0, Form()
             return
         shape = shapes[given[0]]
         own = operation_norm(operation, shape, self.tensors, "l2")
-        gain = combined(operation, [self.gains[n] for n in given], "l2") if own is None else self.gains[given[0]] * own
+        gains = [self.gains[n] for n in given]
+        gain = combined(operation, gains, "l2") if own is None else gains[0] * own
         self.gains[name] = min(gain, self.known.get(name, math.inf))
-        self.sizes[name] = Line(self.gains[name], at_zero * (1 + 1e-9))
-        # ‖a + b‖ ≤ ‖a‖ + ‖b‖ for slopes and offsets alike, so that a line may be combined part by part.
-        errors = [self.errors[n] for n in given]
-        carried = Line(
-            combined(operation, [e.slope for e in errors], "l2") if own is None else errors[0].slope * own,
-            combined(operation, [e.offset for e in errors], "l2") if own is None else errors[0].offset * own,
-        )
+        if own is None:
+            own = combined(operation, [1.0], "l2") if len(given) == 1 else 1.0
+        parts = operation.settings.get("coefficients", [1.0] * len(given))
+        carried = sum((self.errors[n] * (own * abs(c)) for n, c in zip(given, parts, strict=True)), start=Form())
         # What underflows is far below this, for any number of terms.
-        underflow = Line(0.0, 1e-30 * math.prod(operation.shape))
+        underflow = Form(constant=1e-30 * math.prod(operation.shape))
         self.errors[name] = carried + self._made(operation, shape, own) + underflow
 
-    def _computed(self, name: str) -> Line:
+    def _computed(self, name: str) -> Form:
         """The size of a value as it was computed."""
-        return self.sizes[name] + self.errors[name]
+        return Form({name: 1.0}) + self.errors[name]
 
-    def _made(self, operation: Operation, shape: tuple[int, ...], own: float | None) -> Line:
+    def _made(self, operation: Operation, shape: tuple[int, ...], own: float) -> Form:
         """The error that the operation itself adds."""
         settings, size = operation.settings, self._computed(operation.inputs[0])
         positions = math.sqrt(math.prod(operation.shape[1:]))
         match operation.kind:
             case "dense":
                 weight = self._tensor(operation, "weight")
-                assert weight is not None
                 rows = math.sqrt(math.prod(operation.shape[:-1]))
-                terms = self.gamma(weight.shape[1] + 1)
-                return (size * absolute_norm(weight) + Line(0.0, self._length(operation, "bias") * rows)) * terms
+                added = size * absolute_norm(weight) + Form(constant=self._length(operation, "bias") * rows)
+                return added * self.gamma(weight.shape[1] + 1)
             case "convolution":
                 weight = self._tensor(operation, "weight")
-                assert weight is not None
                 windows = settings["stride"], settings["padding"], settings["dilation"], settings["groups"]
                 absolute = schur(*convolution_norms_1_inf(weight, *windows, shape))
-                terms = self.gamma(weight[0].numel() + 1)
-                return (size * absolute + Line(0.0, self._length(operation, "bias") * positions)) * terms
+                added = size * absolute + Form(constant=self._length(operation, "bias") * positions)
+                return added * self.gamma(weight[0].numel() + 1)
             case "batch_norm" | "scale":
-                assert own is not None
                 factor, offset = channel_scale(operation, self.tensors, torch.zeros(1, *shape, dtype=torch.float64))
-                # mean · factor and bias may cancel in the offset: both count.
-                parts = offset.abs() + 2 * (factor * self._mean(operation, factor)).abs()
+                mean = (
+                    self._tensor(operation, "mean").reshape(factor.shape) if "mean" in operation.tensors else 0 * factor
+                )
+                # The mean times the factor and the bias may cancel in the offset: both count.
+                parts = offset.abs() + 2 * (factor * mean).abs()
                 length = float(parts.expand(operation.shape[0], *parts.shape[1:]).norm()) * positions
-                return (size * own + Line(0.0, length)) * self.gamma(_NORMALISATION)
+                return (size * own + Form(constant=length)) * self.gamma(_NORMALISATION)
             case "average_pool" | "mean":
-                assert own is not None
                 summed = math.prod(settings["kernel"] if "kernel" in settings else [shape[a] for a in settings["axes"]])
                 return size * own * self.gamma(summed + 2)
             case "add":
                 sizes = [
                     self._computed(n) * abs(c) for n, c in zip(operation.inputs, settings["coefficients"], strict=True)
                 ]
-                return sum(sizes, start=Line()) * self.gamma(len(sizes) + 1)
+                return sum(sizes, start=Form()) * self.gamma(len(sizes) + 1)
             case "activation" if settings["function"] not in _EXACT_FUNCTIONS:
-                largest = math.sqrt(math.prod(operation.shape))  # no function here is above 1 at 0
-                return (size * operation.slope + Line(0.0, largest)) * self.gamma(_FUNCTION)
-        return Line()
+                at_zero = math.sqrt(math.prod(operation.shape))  # no function here is above 1 at 0
+                return (size * operation.slope + Form(constant=at_zero)) * self.gamma(_FUNCTION)
+        return Form()
 
-    def dense_margins(self, last: Operation) -> tuple[torch.Tensor, torch.Tensor]:
-        """The errors of the margins that a last dense layer makes: what it is given wrongly, and what it adds."""
-        (given,) = last.inputs
+    def dense_margins(self, last: Operation) -> tuple[Form, Form, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The margins that a last dense layer makes: the errors that it is given, and those that it makes."""
         weight = self._tensor(last, "weight")
-        assert weight is not None
-        bias = self._tensor(last, "bias")
         lengths = weight.norm(dim=1) * (1 + 1e-9)
         apart = torch.cdist(weight, weight, compute_mode="donot_use_mm_for_euclid_dist") * (1 + 1e-9)
-        terms, size, error = self.gamma(weight.shape[1] + 1), self._computed(given), self.errors[given]
-        slope, offset = lengths * size.slope, lengths * size.offset + (0.0 if bias is None else bias.abs())
-        made = [terms * (line[:, None] + line[None, :]) for line in (slope, offset)]
-        apart_only = 1 - torch.eye(len(weight), dtype=torch.float64)
-        return (apart * error.slope + made[0]) * apart_only, (apart * error.offset + made[1]) * apart_only
+        bias = self._tensor(last, "bias").abs() if "bias" in last.tensors else torch.zeros_like(lengths)
+        terms = self.gamma(weight.shape[1] + 1)
+        made = self._computed(last.inputs[0]) * terms
+        return (
+            self.errors[last.inputs[0]],
+            made,
+            apart,
+            lengths[:, None] + lengths[None, :],
+            terms * (bias[:, None] + bias[None, :]),
+        )
 
-    def _tensor(self, operation: Operation, name: str) -> torch.Tensor | None:
-        key = operation.tensors.get(name)
-        return None if key is None else self.tensors[key].double()
+    def _tensor(self, operation: Operation, name: str) -> torch.Tensor:
+        return self.tensors[operation.tensors[name]].double()
 
     def _length(self, operation: Operation, name: str) -> float:
-        tensor = self._tensor(operation, name)
-        return 0.0 if tensor is None else float(tensor.norm()) * (1 + 1e-9)
-
-    def _mean(self, operation: Operation, factor: torch.Tensor) -> torch.Tensor:
-        mean = self._tensor(operation, "mean")
-        return torch.zeros_like(factor) if mean is None else mean.reshape(factor.shape)
+        return float(self._tensor(operation, name).norm()) * (1 + 1e-9) if name in operation.tensors else 0.0
