@@ -194,6 +194,10 @@ class Affinity(Guarantee):
         inside = self._members.to(order.device)[:, order[:, : self.largest]]  # (groups, n, K)
         return ((~inside).cumsum(dim=2) == 0).any(dim=0)
 
+    def contains(self, sets: torch.Tensor) -> torch.Tensor:
+        """Whether each of `sets: (n, m)` lies within one of the groups, `(n,)`."""
+        return (self._members[:, None] | ~sets).all(dim=2).any(dim=0)
+
     @cached_property
     def _members(self) -> torch.Tensor:
         """Who is in which group: `(groups, m)`, the bit maps of 7.3."""
