@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from modelkeep import progress
 from modelkeep.audit.accuracy import check_accuracy
 from modelkeep.audit.amplification import check_amplification
+from modelkeep.audit.certification import check_certification
 from modelkeep.audit.findings import RANK, Finding, Measure, Section
 from modelkeep.audit.influence import check_influence
 from modelkeep.audit.robustness import check_robustness
@@ -80,6 +81,7 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
     checks: dict[str, Callable[[], Section]] = {
         "accuracy": lambda: check_accuracy(model, data),
         "robustness": lambda: check_robustness(model, looked_at, settings.radii, settings.steps, seed),
+        "certification": lambda: check_certification(model, looked_at, settings.radii, seed),
         "influence": lambda: check_influence(model, data, looked_at, settings.slice, seed),
         "bias": lambda: check_amplification(model, data, seed),
         "shortcuts": lambda: check_shortcuts(model, looked_at, seed),

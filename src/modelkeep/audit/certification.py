@@ -1,0 +1,151 @@
+"""Can it be proved that a small change of the input changes nothing?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from modelkeep import plots
+from modelkeep.audit.findings import Finding, Measure, Section, Severity, percent
+from modelkeep.audit.picture import Picture
+from modelkeep.card import Preprocessing
+from modelkeep.certify.certified import certify
+from modelkeep.certify.lipschitz import Lipschitz
+from modelkeep.certify.lower import lipschitz_below
+from modelkeep.data import Data
+from modelkeep.errors import ModelKeepError
+from modelkeep.model import Model
+from modelkeep.results import Estimate
+
+TAXONOMY = ("NIST AI 100-2 NISTAML.022", "OWASP ML01:2023")
+LEAD = (
+    "A bound on how fast the network can change proves of a right answer that no change up to a radius makes it wrong, "
+    "whoever looks for one and however. What it does not prove may still be true."
+)
+TITLE = "Can it be proved?"
+
+
+def check_certification(model: Model, data: Data, shares: tuple[float, ...], seed: int) -> Section:
+    """The verified accuracy in L2, at the radius of the attacks' middle share; which layers stand in its way."""
+    if model.bounds is not None:
+        unit, size = "", model.bounds[1] - model.bounds[0]
+    else:
+        unit, size = " spreads", 1.0
+        model, data = _in_units_of_spread(model, data)
+    # As long as the attacks in L2 go, see `robustness.py`.
+    wanted = [share * size * math.sqrt(math.prod(model.input_shape)) / 2 for share in shares]
+    middle = wanted[len(wanted) // 2]
+    try:
+        found = certify(model, data, middle)
+        below = lipschitz_below(model, data, steps=30, seed=seed).constant
+    except ModelKeepError as error:  # an operation without a rule, mostly: the rest of the audit goes on
+        return Section(TITLE, LEAD, findings=(_cannot(error),))
+    right, radii, bounds = found.logits.argmax(dim=1) == data.y, found.radii, found.bounds
+    steps = [wanted[-1] * step / 40 for step in range(41)]
+    curve = plots.curve(
+        steps,
+        {"proved": [_proved(right, radii, step) for step in steps]},
+        x_label=f"radius, L2{unit}",
+        y_label="accuracy",
+    )
+    layers = sorted(bounds.layers, key=lambda layer: -layer.bound)[:10]
+    factors = {layer.name: Estimate(layer.bound, layer.bound, layer.bound, 1) for layer in layers}
+    return Section(
+        TITLE,
+        LEAD,
+        tuple(
+            Measure(f"proved to be right (L2 {radius:.3g}{unit})", _proved(right, radii, radius))
+            for radius in (middle, *(radius for radius in wanted if radius != middle))
+        ),
+        (_verdict(found.clean, found.verified, f"{middle:.3g}{unit}", bounds, below),),
+        (
+            Picture.of(
+                curve,
+                "Proved accuracy against the radius",
+                "The share of examples that are answered rightly and proved to stay so. The band is the 95 % interval.",
+            ),
+            Picture.of(
+                plots.bars(factors, x_label="at most this many times"),
+                "How much each stretch of the network enlarges a difference",
+                "How much each stretch of the network can enlarge a difference of two inputs, at most. The bound "
+                "multiplies them.",
+            ),
+        ),
+    )
+
+
+def _proved(right: torch.Tensor, radii: torch.Tensor, radius: float) -> Estimate:
+    return Estimate.rate(int((right & (radii > radius)).sum()), len(right))
+
+
+def _in_units_of_spread(model: Model, data: Data) -> tuple[Model, Data]:
+    """The same model and data with each feature, or channel, measured in its standard deviations from its mean."""
+    others = [axis for axis in range(data.x.ndim) if axis != 1]
+    mean = data.x.double().mean(dim=others)
+    spread = data.x.double().std(dim=others) if len(data) > 1 else torch.ones_like(mean)
+    spread = torch.where(spread > 0, spread, 1.0)
+    own = model.card.preprocessing
+    before, scale = (torch.tensor(numbers or (default,)) for numbers, default in ((own.mean, 0.0), (own.std, 1.0)))
+    # (x - before) / scale, where x = mean + spread · z
+    moved = Preprocessing(tuple(((before - mean) / spread).tolist()), tuple((scale / spread).tolist()))
+    card = replace(model.card, preprocessing=moved)
+    shape = (-1, *(1,) * (data.x.ndim - 2))
+    x = (data.x.double() - mean.view(shape)) / spread.view(shape)
+    return Model.from_card(model.module, card, model.device), replace(data, x=x.float(), bounds=None)
+
+
+def _cannot(error: ModelKeepError) -> Finding:
+    return Finding(
+        id="certification.not-possible",
+        severity="unclear",
+        title="Nothing can be proved about it, as a part of it has no rule",
+        measured=str(error),
+        meaning="A bound that left this part out would prove what is not true.",
+        remedy="Replace that part by one that has a rule, or certify statistically by smoothing, which takes any "
+        "network: modelkeep.certify.smooth.",
+        taxonomy=TAXONOMY,
+    )
+
+
+def _verdict(clean: Estimate, proved: Estimate, radius: str, bounds: Lipschitz, below: float) -> Finding:
+    largest = sorted(bounds.layers, key=lambda layer: -layer.bound)[:3]
+    names = ", ".join(f"{layer.name} ({layer.bound:.3g})" for layer in largest)
+    measured = (
+        f"{percent(clean.value)} of {clean.n} examples are answered rightly; of {percent(proved.value)} this is proved "
+        f"within {radius} in L2. No margin of two classes changes faster than {bounds.constant:.3g} per unit, and "
+        f"one was seen to change by {below:.3g}. The largest factors: {names}."
+    )
+    severity: Severity
+    if proved.low >= 0.5 * clean.value > 0:
+        severity, name, title = "good", "proved", "Most of its right answers are proved to stay right"
+        meaning = "Within this radius no attack will ever change them."
+        remedy = "Hand the proof on: modelkeep certify MODEL --data … --radius … writes a signed certificate."
+    elif proved.high < 0.1:
+        severity, name, title = "low", "nothing", "Next to nothing can be proved about its answers"
+        meaning = (
+            "That is usual for a network that was not trained for it, and says nothing against its answers. But an "
+            "attack that finds nothing is then no proof either."
+        )
+        remedy = (
+            "If you need one, train it for it as a GloRo Net: modelkeep certify train MODEL --data … --radius … "
+            "Without training, smoothing proves something statistically, at thousands of passes per input."
+        )
+    elif proved.high - proved.low > 0.3:
+        severity, name, title = "unclear", "unclear", "Too few examples to say how much of it can be proved"
+        meaning = f"The proved share lies between {percent(proved.low)} and {percent(proved.high)}."
+        remedy = "Look at more examples (--examples)."
+    else:
+        severity, name, title = "low", "partly", "Some of its right answers are proved to stay right"
+        meaning = "Of the others nothing is known: an attack may change them, or not."
+        remedy = "Train it for the proof: modelkeep certify train MODEL --data … --radius …"
+    return Finding(
+        id=f"certification.{name}",
+        severity=severity,
+        title=title,
+        measured=measured,
+        meaning=meaning,
+        remedy=remedy,
+        taxonomy=TAXONOMY,
+    )
