@@ -1,4 +1,4 @@
-"""The pictures of chapter 7 of thesis 002, made again: the decision surfaces of figure 7.2, and named sets as in 7.5."""
+"""The pictures of chapter 7 of thesis 002: the decision surfaces of figure 7.2, and named sets as in figure 7.5."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def decision_surfaces(seed: int, *, points: int = 2_000, epochs: int = 60) -> Figure:
-    """Figure 7.2(b) to (d) and affinity: a plain net, a GloRo Net, an RT2 and an affinity GloRo Net on the same data."""
+    """Figure 7.2(b) to (d), and affinity: a plain net and three GloRo Nets on the same data."""
     train, radius = overlapping(points, seed=2 * seed), RADII["overlapping"]
     kinds = {
         "plain": (Standard(), 0.0),
