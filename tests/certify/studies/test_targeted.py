@@ -11,7 +11,7 @@ from modelkeep.certify.studies.targeted import GUARANTEES, TARGETED, certified, 
 from modelkeep.study import StudyResult, Trial
 from modelkeep.study.paper import PaperTable
 
-TINY = {"rows": 500, "tests": 100, "hidden": 16, "epochs": 15}
+TINY = {"rows": 500, "tests": 200, "hidden": 64, "epochs": 60}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,8 @@ def test_it_learns_and_certifies(done: StudyResult) -> None:
     for record in done.records:
         found = record.value
         verified, rejected, accurate = (found[name][0] for name in ("VRA", "rejection rate", "clean accuracy"))
-        assert 20 < verified <= accurate  # a fifth would be a constant answer
+        constant = 80 if record.parameters["guarantee"] == "targeted affinity" else 40  # an answer that never changes
+        assert constant < verified <= accurate
         assert verified + rejected <= found["VRA"][1]
         assert found["right directive"][0] <= accurate
     affinity, standard = (record.value for record in done.records)
@@ -39,7 +40,7 @@ def test_the_table_has_the_thesis_numbers_beside_ours(done: StudyResult) -> None
     papers = [cell(result, "targeted affinity", name).paper for name in ("VRA", "rejection rate", "clean accuracy")]
     assert papers == [0.749, 0.195, 0.858]
     assert cell(result, "standard", "VRA").paper is None
-    assert cell(result, "standard", "VRA").ours.n == 100
+    assert cell(result, "standard", "VRA").ours.n == 200
     assert len(result.claims) == 3
     result.draw()
 
