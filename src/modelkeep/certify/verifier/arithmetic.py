@@ -60,9 +60,9 @@ class Step:
             if min(s, d, k, n) < 1 or (size - d * (k - 1) - 1) // s + 1 != n:
                 raise ValueError(f"{size} values give not {n} windows of {k} with stride {s} and dilation {d}")
         for tap in np.ndindex(*kernel):
-            yield padded[
-                (..., *(slice(d * t, d * t + s * (n - 1) + 1, s) for t, (s, d, _, n) in zip(tap, axes, strict=True)))
-            ]
+            at = (slice(d * t, d * t + s * (n - 1) + 1, s) for t, (s, d, _, n) in zip(tap, axes, strict=True))
+            where: Any = (..., *at)
+            yield padded[where]
 
     def padded(self, z: Array, fill: float = 0.0) -> Array:
         around = [(0, 0)] * (z.ndim - len(self.settings["padding"])) + [tuple(p) for p in self.settings["padding"]]

@@ -68,20 +68,23 @@ def verify(
         claims = reading.read_certificate(certificate)
     except Refused as error:
         return Report((Check("certificate", "fails", str(error)),))
+    checks: list[Check] = []
     try:
-        return _verify(claims, weights, inputs, signer)
+        checks.append(_signature(claims, signer))
+        return _verify(claims, weights, inputs, checks)
     except Refused as error:
-        return Report((Check("content", "fails", str(error)),))
+        checks.append(Check("content", "fails", str(error)))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        return Report((Check("content", "fails", f"The certificate does not fit together: {error!r}."),))
+        checks.append(Check("content", "fails", f"The certificate does not fit together: {error!r}."))
+    return Report(tuple(checks))
 
 
-def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | None, signer: str | None) -> Report:
-    checks = [_signature(claims, signer), _shapes(claims)]
+def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | None, checks: list[Check]) -> Report:
+    """All checks of the content, added to `checks`."""
+    checks.append(_shapes(claims))
     if checks[-1].status == "fails":
         return Report(tuple(checks))
-    claimed, shown = sum(_reach(entry) > claims["radius"] for entry in claims["inputs"]), None
-    network, found = None, None
+    network, found, shown = None, None, None
     checks.append(_weights(claims, weights))
     if weights is not None and checks[-1].status == "holds":
         stored = reading.read_weights(weights)
@@ -89,6 +92,7 @@ def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | Non
         found = constants(network, claims["norm"])
     checks += [_layers(claims, found), _margins(claims, found), _logits(claims, network, inputs)]
     checks += [_radii(claims), _summary(claims)]
+    claimed = sum(_reach(entry) > claims["radius"] for entry in claims["inputs"])
     if found is not None:
         own = [_radius(claims, entry, found.upper)[0] for entry in claims["inputs"]]
         shown = sum(radius > claims["radius"] for radius in own)

@@ -217,11 +217,9 @@ def _as_convolution(step: Step, steps: Mapping[str, Step]) -> tuple[str, Array, 
                 continue
             weight, own = merged[1] * step.settings["coefficients"][here], merged[2]
             shifts = list(zip([p[0] for p in own.settings["padding"]], own.dilation, weight.shape[2:], strict=True))
-            if own.settings["groups"] != 1 or set(own.settings["stride"]) != {1}:
+            if set(own.settings["stride"]) != {1} or any(p % d or p // d >= k for p, d, k in shifts):
                 return None
-            if any(before % d or before // d >= k for before, d, k in shifts):
-                return None
-            same = np.arange(len(weight))
-            weight[(same, same, *(before // d for before, d, _ in shifts))] += step.settings["coefficients"][there]
+            same, middle = np.arange(len(weight)), [p // d for p, d, _ in shifts]
+            weight[(same, same % weight.shape[1], *middle)] += step.settings["coefficients"][there]
             return merged[0], weight, own
     return None

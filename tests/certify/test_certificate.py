@@ -1,0 +1,212 @@
+"""Certificates: what they say is what was found, they are whole or not there, and the key stays private."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import threading
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from certify.certificates import digits, digits_model
+from modelkeep import Data, Model
+from modelkeep.attack.ball import Norm
+from modelkeep.certify import verifier
+from modelkeep.certify.certificate import Certificate, certificate
+from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
+from modelkeep.certify.lipschitz import lipschitz
+from modelkeep.certify.signing import Signer, default_key
+from modelkeep.errors import InputError, ModelError
+
+
+def linear(bias: bool = True) -> Model:
+    """f_j - f_i is linear, so that K_ij is the length of the difference of two rows."""
+    module = nn.Linear(2, 3, bias=bias)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.0, 0.0]]))
+        if bias:
+            module.bias.zero_()
+    return Model(module, input_shape=(2,), classes=("a", "b", "c"), bounds=None)
+
+
+POINTS = Data(torch.tensor([[1.0, 0.5], [1.0, 0.7], [-1.0, -1.0]]), torch.tensor([0, 1, 2]), ("a", "b", "c"))
+
+
+def test_radii_of_a_linear_model_are_distances_to_its_boundaries() -> None:
+    made = certificate(linear(), POINTS, 0.1)
+    assert made.margins[0][1] == pytest.approx(5)
+    assert made.margins[0][2] == pytest.approx(3)
+    # (3 - 2) / 5, then the nearest of (3 - 2.8) / 5 and 3 / 3, then the nearest of 3 / 3 and 4 / 4
+    assert [example.radius for example in made.inputs] == pytest.approx([0.2, 0.04, 1.0], rel=1e-4)
+    assert [example.predicted for example in made.inputs] == [0, 0, 2]
+    assert made.inputs[0].sha256 == sha256(np.array([1.0, 0.5], "<f4").tobytes()).hexdigest()
+    assert made.summary.model_dump() == {"examples": 3, "certified": 2, "labelled": 3, "verified": 2}
+    accuracy = made.summary.verified_accuracy
+    assert accuracy is not None
+    assert accuracy.value == pytest.approx(2 / 3)
+
+
+def test_the_sender_keeps_away_from_the_edge() -> None:
+    made = certificate(linear(), POINTS, 0.1)
+    assert all(example.radius < exact for example, exact in zip(made.inputs, [0.2, 0.04, 1.0], strict=True))  # type: ignore[operator]
+
+
+def test_without_labels_no_accuracy_is_claimed() -> None:
+    made = certificate(linear(), POINTS, 0.1, labelled=False)
+    assert made.summary.verified_accuracy is None
+    assert {example.label for example in made.inputs} == {None}
+
+
+GUARANTEES: dict[str, Guarantee] = {
+    "standard": Standard(),
+    "top-3": RelaxedTopK(3),
+    "all classes": RelaxedTopK(10),
+    "affinity": Affinity.of_indices([(0, 6, 8, 9), (1, 7, 4), (3, 5, 8), (2,)], digits(1).classes),
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return digits_model()
+
+
+@pytest.fixture(scope="module")
+def weights(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return model.save(tmp_path_factory.mktemp("weights") / "digits.safetensors")
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
+@pytest.mark.parametrize("name", list(GUARANTEES))
+def test_the_verifier_agrees_on_every_guarantee_in_every_norm(
+    model: Model, weights: Path, name: str, norm: Norm, tmp_path: Path
+) -> None:
+    data = digits(20)
+    radius = {"l2": 0.1, "linf": 0.001, "l1": 0.01}[norm]
+    made = certificate(model, data, radius, norm=norm, guarantee=GUARANTEES[name])
+    path = made.signed(Signer.at(tmp_path / "key.pem")).write(tmp_path / "c.json")
+    report = verifier.verify(path, weights=weights, inputs=data.x.numpy())
+    assert {check.status for check in report.checks} == {"holds"}, report.checks
+    assert report.claimed == report.shown == made.summary.certified > 0
+    if name == "all classes":
+        assert {example.radius for example in made.inputs} == {None}
+
+
+def test_it_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
+    made = certificate(linear(), POINTS, 0.1).signed(Signer.at(tmp_path / "key.pem"))
+    assert Certificate.model_validate_json(made.write(tmp_path / "c.json").read_bytes()) == made
+
+
+class Shifted(nn.Module):
+    """A network with a weight that no file holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, 2))
+        self.shift: torch.Tensor
+        self.register_buffer("shift", torch.ones(3), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight, self.shift)
+
+
+def test_what_cannot_be_certified_is_refused() -> None:
+    with pytest.raises(InputError, match="'radius' parameter"):
+        certificate(linear(), POINTS, 0.0)
+    with pytest.raises(InputError, match="bounds are for linf"):
+        certificate(linear(), POINTS, 0.1, bounds=lipschitz(linear(), "linf"))
+    with pytest.raises(ModelError, match="'shift' is in no state_dict"):
+        certificate(Model(Shifted(), input_shape=(2,), classes=POINTS.classes, bounds=None), POINTS, 0.1)
+    with pytest.raises(ModelError):
+        certificate(Model(nn.Linear(2, 3).bfloat16(), input_shape=(2,), classes=POINTS.classes), POINTS, 0.1)
+
+
+def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:
+    path = certificate(linear(), POINTS, 0.1).write(tmp_path / "c.json")
+    old = path.read_bytes()
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from modelkeep.certify.certificate import Certificate\n"
+        "made = Certificate.model_validate_json(Path(sys.argv[1]).read_bytes())\n"
+        "Path.chmod = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"  # when all is written, before it is moved
+        "made.model_copy(update={'radius': 9.0}).write(Path(sys.argv[1]))\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", program, str(path)], timeout=120)
+    assert killed.returncode == -9
+    assert path.read_bytes() == old
+    certificate(linear(), POINTS, 0.2).write(path)
+    assert json.loads(path.read_text())["radius"] == 0.2
+    assert os.listdir(tmp_path) == ["c.json"]
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written: No such file"):
+        certificate(linear(), POINTS, 0.1).write(tmp_path / "none" / "c.json")
+
+
+# The key.
+
+
+def test_the_key_is_made_once_and_for_the_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "settings" / "key.pem"
+    signer = Signer.at(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert Signer.at(path).public_key == signer.public_key
+    assert path.read_text().startswith("-----BEGIN PRIVATE KEY-----")
+    assert os.listdir(path.parent) == ["key.pem"]
+    secret = path.read_text().splitlines()[1]
+    assert secret not in repr(signer) + str(vars(signer))
+
+
+def test_where_the_key_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert default_key() == tmp_path / "modelkeep" / "signing-key.pem"
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")  # the specification: to be ignored
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_key() == tmp_path / ".config" / "modelkeep" / "signing-key.pem"
+
+
+def test_two_who_come_first_at_once_get_one_key(tmp_path: Path) -> None:
+    program = "import sys; from pathlib import Path; from modelkeep.certify.signing import Signer; "
+    program += "sys.stdin.read(); print(Signer.at(Path(sys.argv[1])).public_key)"
+    command = [sys.executable, "-c", program, str(tmp_path / "key.pem")]
+    started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said: list[str] = []
+    waiting = [threading.Thread(target=lambda p=p: said.append(p.communicate("", timeout=60)[0])) for p in started]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join()
+    assert len(said) == 2
+    assert len(set(said)) == 1
+    assert said[0].strip() == Signer.at(tmp_path / "key.pem").public_key
+
+
+def test_keys_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    path = tmp_path / "key.pem"
+    Signer.at(path)
+    path.chmod(0o640)
+    with pytest.raises(InputError, match="chmod 600"):
+        Signer.at(path)
+    path.chmod(0o600)
+    path.write_text("not a key")
+    with pytest.raises(InputError, match="not a private key in PEM"):
+        Signer.at(path)
+    other = X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(other)
+    with pytest.raises(InputError, match="not an Ed25519 key"):
+        Signer.at(path)
+    with pytest.raises(InputError, match="neither read nor made"):
+        Signer.at(path / "below a file")
