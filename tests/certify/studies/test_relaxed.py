@@ -11,7 +11,7 @@ import torch
 from bias.studies.performing import performed, without
 from modelkeep import Data, datasets
 from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
-from modelkeep.certify.studies import relaxed, relaxing
+from modelkeep.certify.studies import pictures, relaxed, relaxing
 from modelkeep.certify.studies.overlapping import overlapping
 from modelkeep.certify.studies.relaxing import GROUPS, relax, wanted
 from modelkeep.results import Estimate, Provenance
@@ -60,21 +60,40 @@ def test_where_classes_overlap_relaxed_guarantees_certify_more(plane: StudyResul
         assert value["VRA"][0] <= value["clean accuracy"][0]
 
 
-@pytest.mark.parametrize("network", ["2C2F", "B.5"])
-def test_images_are_trained_on_and_certified(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def clothes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digits by the names of clothes."""
     load = datasets.load
 
     def digits(name: str, part: Literal["train", "test"]) -> Data:
         return replace(load("digits", part), classes=FASHION)
 
     monkeypatch.setattr(datasets, "load", digits)
+
+
+@pytest.mark.usefixtures("clothes")
+@pytest.mark.parametrize("network", ["2C2F", "B.5"])
+def test_images_are_trained_on_and_certified(network: str) -> None:
     tiny = {"images": 300, "epochs": 2, "rate": 2e-3, "network": network}
     trial = Trial.of(relax, {"data": "fashion-mnist", "guarantee": "RT3", **tiny}, 0)
     value = performed([trial]).records[0].value
-    n = len(load("digits", "test"))
+    n = len(datasets.load("digits", "test"))
     assert value["VRA"][1] == value["rejection rate"][1] == n
     assert len(value["top-k robust"]) == 3
     assert value["clean accuracy"][0] >= value["top-1 accuracy"][0]
+
+
+def test_surfaces_side_by_side() -> None:
+    drawn = pictures.decision_surfaces(0, points=200, epochs=1)
+    assert [ax.get_title(loc="left") for ax in drawn.axes] == ["plain", "GloRo", "RT2 GloRo", "affinity GloRo"]
+
+
+@pytest.mark.usefixtures("clothes")
+def test_the_clothes_shown_are_those_that_only_the_relaxed_guarantee_holds_for() -> None:
+    found = pictures.named_clothes(0, images=600, epochs=8)
+    assert 1 <= len(found.x) <= 16
+    assert (found.sets.sum(dim=1) >= 2).all()
+    assert (found.sets.sum(dim=1) <= 3).all()
 
 
 def test_guarantees_by_name() -> None:
