@@ -71,7 +71,7 @@ class GloRoNet:
         return torch.cat(
             [
                 self.guarantee.radius(some, rate, self.bounds.fixed(inputs).to(logits.device))
-                for some, inputs in zip(logits.split(chunk), x.split(chunk), strict=True)
+                for some, inputs in zip(torch.split(logits, chunk), torch.split(x, chunk), strict=True)
             ]
         )
 
@@ -95,13 +95,13 @@ class GloRoNet:
         if isinstance(self.guarantee, Standard):  # asks for one row of pairs only
             top, predicted = exact.max(dim=1, keepdim=True)
             row = predicted.squeeze(1)
-            room = top - exact - (self._slope[row] * length + self._offset[row])
+            room: torch.Tensor = top - exact - (self._slope[row] * length + self._offset[row])
             return room.scatter(1, predicted, torch.inf).amin(dim=1)
         chunk = max(1, _CHUNK // self._slope.numel())
         return torch.cat(
             [
                 self.guarantee.margin(some, self._slope * lengths[:, :, None] + self._offset)
-                for some, lengths in zip(exact.split(chunk), length.split(chunk), strict=True)
+                for some, lengths in zip(torch.split(exact, chunk), torch.split(length, chunk), strict=True)
             ]
         )
 
