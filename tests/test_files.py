@@ -46,16 +46,14 @@ def test_a_killed_writer_leaves_the_old_content_and_is_swept_up_after(tmp_path: 
         "with replacing(Path(sys.argv[1])) as unfinished:\n"
         "    unfinished.write_text('half'); print('writing', flush=True); time.sleep(60)"
     )
-    writer = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
-    assert writer.stdout is not None
-    writer.stdout.readline()
-    with replacing(path) as unfinished:  # another writer's file is its own as long as it lives
-        unfinished.write_text("mine")
-    assert path.read_text() == "mine"
-    assert len(os.listdir(tmp_path)) == 2
-    writer.send_signal(signal.SIGKILL)
-    writer.wait()
-    writer.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        with replacing(path) as unfinished:  # another writer's file is its own as long as it lives
+            unfinished.write_text("mine")
+        assert path.read_text() == "mine"
+        assert len(os.listdir(tmp_path)) == 2
+        writer.send_signal(signal.SIGKILL)
     assert path.read_text() == "mine"
     with replacing(path) as unfinished:
         unfinished.write_text("new")

@@ -117,13 +117,13 @@ def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> N
     # State is written after every batch, so that one knows when there is some.
     often = "from modelkeep.attack import keeper; keeper.SECONDS = 0; from modelkeep.cli import main; main()"
     command = [sys.executable, "-c", often, *arguments]
-    stopped = subprocess.Popen([*command, tmp_path / "stopped"], stderr=subprocess.PIPE, text=True)
-    states: set[bytes] = set()  # the first is written before there is anything to keep
-    while stopped.poll() is None and len(states) < 2:
-        states |= {path.read_bytes() for path in tmp_path.glob("stopped/.attacks/*.attack")}
-        time.sleep(0.01)
-    stopped.send_signal(signal.SIGINT)
-    _, said = stopped.communicate(timeout=60)
+    with subprocess.Popen([*command, tmp_path / "stopped"], stderr=subprocess.PIPE, text=True) as stopped:
+        states: set[bytes] = set()  # the first is written before there is anything to keep
+        while stopped.poll() is None and len(states) < 2:
+            states |= {path.read_bytes() for path in tmp_path.glob("stopped/.attacks/*.attack")}
+            time.sleep(0.01)
+        stopped.send_signal(signal.SIGINT)
+        _, said = stopped.communicate()
     assert stopped.returncode == 130, said
     assert "the same command goes on" in said
     assert list((tmp_path / "stopped" / ".attacks").glob("*.attack"))

@@ -274,11 +274,13 @@ def test_a_network_without_inner_places_is_explained_at_its_input(modelkeep: Run
 
 def test_it_stops_cleanly_when_told_to(digits_model: Path, tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "modelkeep"), "explain", str(digits_model), "--data", "digits"]
-    process = subprocess.Popen([*command, "--steps", "100000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    assert "Influence at input" in process.stderr.readline()  # it is in the middle of its work
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    command += ["--steps", "100000"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        begun = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert "Influence at input" in begun  # it was in the middle of its work
     assert process.returncode == 130
     assert "modelkeep: stopped; what was finished is kept." in said
     assert "Traceback" not in said
