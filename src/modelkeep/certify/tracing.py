@@ -20,14 +20,15 @@ from modelkeep.slices.traced import Untraceable, followed
 def operations(model: Model) -> tuple[Operation, ...]:
     """The network of `model` from the owner's input to the logits, preprocessing included, as a list of operations.
 
-    The list is compared with the network itself on the probe, in float64: hooks, work in place on shared values and
-    whatever else a trace does not show is found there.
+    The list is compared with the network itself on the probe, in float64, so that nothing goes unnoticed that a trace
+    does not show.
 
     >>> model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), input_shape=(2, 2), classes=2)
     >>> [operation.kind for operation in operations(model)]
     ['input', 'reshape', 'dense']
     """
     model.require_eval()
+    _require_plain(model.module)
     try:
         graph = followed(model.module, leaves=(MinMax,))
     except Untraceable as error:
@@ -72,17 +73,20 @@ class _Writer(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         """Compute the node, and write it down."""
+        given = {node: self.env[node] for node in n.all_input_nodes}
+        versions = {node: value._version for node, value in given.items() if isinstance(value, torch.Tensor)}
         result = super().run_node(n)
         if n.op == "placeholder":
             last = self.written[-1]
             self._values[n] = Value(last.name, last.shape)
         elif n.op == "output":
             self._end(n)
-        elif isinstance(result, torch.Tensor) and any(node in self._values for node in n.all_input_nodes):
-            self._follow(n, result)
+        elif any(node in self._values for node in given) and not _is_of_shapes(n):
+            changed = [node for node, version in versions.items() if given[node]._version != version]
+            self._follow(n, result, changed)
         return result
 
-    def _follow(self, node: fx.Node, result: torch.Tensor) -> None:
+    def _follow(self, node: fx.Node, result: Any, changed: list[fx.Node]) -> None:
         part = self.submodules[str(node.target)] if node.op == "call_module" else None
         target = node.target if part is None else type(part)
         seen: Any = lambda n: self._values.get(n, self.env.get(n))  # noqa: E731
@@ -90,12 +94,17 @@ class _Writer(fx.Interpreter):
         try:
             if target not in RULES:
                 raise NoRule("there is no rule for how much it can stretch what it is given")
-            if len(result) != 2:
-                raise NoRule(f"of a batch of 2 it makes {len(result)}: it mixes inputs")
-            shape = tuple(result.shape[1:])
-            found = RULES[target](Call(target, part, args, kwargs, shape, self._key))
-            if found.in_place and len(node.all_input_nodes[0].users) > 1:
+            if not isinstance(result, torch.Tensor):
+                raise NoRule(f"it makes a {type(result).__name__} of its input, not a tensor")
+            if result.ndim == 0 or len(result) != 2:
+                raise NoRule(f"of a batch of 2 it makes a result of shape {tuple(result.shape)}: it mixes inputs")
+            if any(self._is_shared(other) for other in changed):
                 raise NoRule("it changes a value in place that is used elsewhere too")
+            shape = tuple(result.shape[1:])
+            try:
+                found = RULES[target](Call(target, part, args, kwargs, shape, self._key))
+            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                raise NoRule(f"it is called in a way that has no rule ({error})") from error
         except NoRule as error:
             name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
             raise ModelError(
@@ -106,6 +115,13 @@ class _Writer(fx.Interpreter):
             self._values[node] = found.inputs[0]
         else:
             self._values[node] = self._write(node.name if part is None else str(node.target), found, shape)
+
+    def _is_shared(self, changed: fx.Node) -> bool:
+        """Whether somebody else reads the memory that was changed; the interpreter keeps what is still needed."""
+        memory = self.env[changed].untyped_storage().data_ptr()
+        others = [value for node, value in self.env.items() if node is not changed and isinstance(value, torch.Tensor)]
+        shared = any(value.untyped_storage().data_ptr() == memory for value in others)
+        return shared or len(changed.users) > 1 or changed not in self._values
 
     def _write(self, name: str, found: Written, shape: tuple[int, ...]) -> Value:
         """Add an operation, under a name that no other has."""
@@ -138,16 +154,40 @@ class _Writer(fx.Interpreter):
         self.written = [operation for operation in self.written if operation.name in needed]
 
 
+def _require_plain(module: nn.Module) -> None:
+    """Refuse what no trace shows, and a comparison at a few inputs may miss."""
+    for name, part in module.named_modules():
+        if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
+            raise ModelError(
+                f"The network cannot be certified: '{name or 'the module'}' has a hook or a forward of its own, which "
+                "may change what it computes. Remove it (weight_norm and spectral_norm of torch.nn.utils are such "
+                "hooks, too; remove_weight_norm and remove_spectral_norm leave the weight that they computed)."
+            )
+
+
+def _is_of_shapes(node: fx.Node) -> bool:
+    """Whether it only asks for the shape or type of a value, which is the same for every input."""
+    if node.op == "call_method":
+        return node.target in ("size", "dim", "ndimension", "numel")
+    return node.target is getattr and node.args[1] in ("shape", "ndim", "dtype", "device")
+
+
 def _compare(model: Model, written: tuple[Operation, ...]) -> None:
     """Refuse a list of operations that does not compute what the network computes."""
     exact = copy.deepcopy(model.module).double()
     probe = model.probe().double()
+    # Not two inputs, as in the trace: a number that is the size of the batch would pass for a constant.
+    probe = torch.cat([probe, probe.mean(dim=0, keepdim=True)])
     tensors = tensors_of(exact)
     with torch.no_grad():
-        theirs = exact(model.card.preprocessing.module(model.input_shape).to(model.device, model.dtype).double()(probe))
         ours = run(written, probe, tensors)[written[-1].name]
+        prepared = model.card.preprocessing.module(model.input_shape).to(model.device, model.dtype).double()(probe)
+        try:
+            theirs = exact(prepared)
+        except RuntimeError as error:
+            raise ModelError(f"The network cannot be certified: it cannot be run on a batch of 3 ({error}).") from error
     if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-9, atol=1e-9):
         raise ModelError(
             "The network cannot be certified: what torch.fx sees of it does not compute what it computes. "
-            "Does it have hooks, or change values in place?"
+            "Does it draw random numbers, change values in place, or depend on the size of the batch?"
         )

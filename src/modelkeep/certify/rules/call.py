@@ -52,7 +52,6 @@ class Written:
     inputs: tuple[Value, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, str] = field(default_factory=dict)
-    in_place: bool = False
 
 
 Rule = Callable[[Call], Written]

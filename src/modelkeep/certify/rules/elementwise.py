@@ -24,7 +24,7 @@ _PLAIN: dict[str, tuple[Any, ...]] = {
 
 
 def _activation(call: Call, function: str, **settings: float) -> Written:
-    return Written("activation", (value(call.args[0]),), {"function": function, **settings}, in_place=_changes(call))
+    return Written("activation", (value(call.args[0]),), {"function": function, **settings})
 
 
 def _plain(function: str) -> Rule:
@@ -83,7 +83,7 @@ def _sum(call: Call, second: float) -> Written:
     if isinstance(a, Value) and isinstance(b, Value):
         if a.shape != b.shape:
             raise NoRule(f"it adds values of different shapes, {a.shape} and {b.shape}")
-        return Written("add", (a, b), {"coefficients": [1.0, float(second)]}, in_place=_changes(call))
+        return Written("add", (a, b), {"coefficients": [1.0, float(second)]})
     if isinstance(a, Value):
         return _scaled(call, a, factor=1.0, offset=b, offset_sign=second)
     return _scaled(call, value(b), factor=float(second), offset=a)
@@ -126,7 +126,7 @@ def _scaled(call: Call, made: Value, *, factor: Any, offset: Any = 0.0, offset_s
             settings[name] = sign * float(constant)
     if call.shape != made.shape:
         raise NoRule(f"the constant changes the shape from {made.shape} to {call.shape}")
-    return Written("scale", (made,), settings, tensors, in_place=_changes(call))
+    return Written("scale", (made,), settings, tensors)
 
 
 def _per_channel(constant: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -138,8 +138,3 @@ def _per_channel(constant: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor
     if len(flat) != shape[0] or not torch.equal(whole, flat[:, None].expand_as(whole)):
         raise NoRule("its constant is neither one number nor one per channel")
     return flat
-
-
-def _changes(call: Call) -> bool:
-    named = (operator.iadd, operator.isub, operator.imul, operator.itruediv, torch.relu_, "relu_", "add_")
-    return call.target in named or bool(getattr(call.part, "inplace", call.kwargs.get("inplace", False)))

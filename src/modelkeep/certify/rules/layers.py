@@ -55,11 +55,16 @@ def _batch_norm(call: Call) -> Written:
     return Written("batch_norm", (value(given["input"]),), {"eps": float(given["eps"])}, tensors)
 
 
-@rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.Identity, functional.dropout, "contiguous", "clone")
+@rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.Identity, "contiguous", "clone")
 def _nothing(call: Call) -> Written:
-    if call.part is None and call.bound("input", "p", "training", training=False)["training"]:
-        raise NoRule("it drops values at random also in eval mode")
     return Written(None, (value(call.args[0]),))
+
+
+@rule(functional.dropout)
+def _dropout(call: Call) -> Written:
+    if call.bound("input", "p", "training", training=True)["training"]:
+        raise NoRule("it drops values at random also in eval mode")
+    return _nothing(call)
 
 
 @rule(nn.Flatten, nn.Unflatten, torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze)
