@@ -69,6 +69,7 @@ def lipschitz_below(
     ball = Ball(norm, local_radius)  # refuses what is no norm or radius
     model.require_fit(data)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+        model.logits(data.x[:_STARTS])  # refuses weights and examples that cannot be used
         search = _Search(model, norm, steps)
         random = torch.Generator().manual_seed(seed)
         around = []
