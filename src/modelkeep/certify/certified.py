@@ -10,10 +10,8 @@ import torch
 
 from modelkeep.attack.ball import Norm
 from modelkeep.certify.guarantees import Guarantee, Standard
-from modelkeep.certify.lipschitz import Lipschitz, lipschitz
-from modelkeep.certify.operations import Operation
-from modelkeep.certify.running import run
-from modelkeep.certify.tracing import operations, tensors_of
+from modelkeep.certify.lipschitz import Lipschitz, lipschitz, looked_at
+from modelkeep.certify.tracing import operations
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.model import Model
@@ -106,15 +104,11 @@ def certify(
     with measured(seed=0, model=model.fingerprint(), data=data.fingerprint()) as provenance:
         bounds = lipschitz(model, norm)
         written = operations(model)
-        # The pass below rounds, too: as the network does if that is in float64, otherwise half a billion times finer.
-        own_pass = 2.0 if model.dtype == torch.float64 else 1 + 1e-8
         radii, logits, sets, sizes, exact = [], [], [], [], []
         with torch.no_grad(), task("Certifying", total=len(data)) as progress:
             for start in range(0, len(data), _BATCH):
                 x, y = (t[start : start + _BATCH] for t in (data.x, data.y))
-                model.logits(x)  # refuses what the network cannot answer
-                margins, size = _looked_at(model, written, bounds, x)
-                fixed = bounds.rounding.weighed(size) * own_pass
+                margins, size, fixed = looked_at(model, written, bounds.rounding, x, model.logits(x))
                 cost = radius * bounds.rate + fixed
                 radii.append(chosen.radius(margins, bounds.rate, fixed))
                 sets.append(chosen.sets(margins, cost))
@@ -142,15 +136,3 @@ def certify(
         sizes=torch.cat(sizes),
         provenance=provenance(),
     )
-
-
-def _looked_at(
-    model: Model, written: tuple[Operation, ...], bounds: Lipschitz, x: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits `(n, m)` and the sizes `(n, values)` that rounding depends on, both in float64."""
-    tensors = {name: tensor.detach().cpu() for name, tensor in tensors_of(model.module).items()}
-    # In the model's own type first: that is what the network is given.
-    values = run(written, x.to("cpu", model.dtype).double(), tensors)
-    sizes = [values[name].flatten(1).norm(dim=1) for name in bounds.rounding.values]
-    stacked = torch.stack(sizes, dim=1) if sizes else torch.zeros(len(x), 0, dtype=torch.float64)
-    return values[written[-1].name], stacked * (1 + 1e-9)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from modelkeep.attack.ball import Norm
 from modelkeep.certify.blocks import Graph
 from modelkeep.certify.bounding import block_matrix, block_norm
+from modelkeep.certify.operations import Operation
 from modelkeep.certify.rounding import Rounding, margin_rounding
+from modelkeep.certify.running import run
 from modelkeep.certify.tracing import operations, tensors_of
 from modelkeep.errors import ModelError, bad_parameter
 from modelkeep.model import Model
 from modelkeep.progress import task
 from modelkeep.results import Provenance, Result, Tensor, measured
-
-if TYPE_CHECKING:
-    pass
 
 NORMS: tuple[Norm, ...] = ("l2", "linf", "l1")
 _OUTWARDS = 1 + 1e-9  # the products and sums of the bounds themselves are rounded, too, by far less than this
@@ -113,6 +112,11 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
         gains, bounds = found[norm] if norm == "l2" else _bounded(graph, tensors, "l2")
         reached = {block.name: gains[block.source] * bounds[block.name] for block in graph.blocks}
         rounding = margin_rounding(model, graph.operations, tensors, {**gains, **reached})
+        margins = margins + _float64(rounding.slope, model, norm)
+        if not all(torch.isfinite(found).all() for found in (margins, rounding.slope, rounding.offset)):
+            raise ModelError("The bounds of this network are too large for float64, so nothing can be certified.")
+        probe = model.probe()
+        looked_at(model, graph.operations, rounding, probe, model.forward(probe))
     return Lipschitz(
         norm=norm,
         classes=model.classes,
@@ -122,6 +126,40 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
         layers=tuple(LayerBound(str(block), found[norm][1][block.name]) for block in graph.blocks),
         provenance=provenance(),
     )
+
+
+def looked_at(
+    model: Model, written: Sequence[Operation], rounding: Rounding, x: torch.Tensor, computed: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """At inputs `x`, in float64: logits `(n, m)`, sizes `(n, values)` that rounding depends on, its error `(n, m, m)`.
+
+    The logits that the network `computed` must be as near as that: TF32, autocast or a fast convolution that the
+    bounds know nothing of would show here.
+    """
+    tensors = {name: tensor.detach().cpu() for name, tensor in tensors_of(model.module).items()}
+    values = run(written, x.cpu().double(), tensors)
+    logits = values[written[-1].name]
+    sizes = [values[name].flatten(1).norm(dim=1) for name in rounding.values]
+    stacked = torch.stack(sizes, dim=1) if sizes else torch.zeros(len(x), 0, dtype=torch.float64)
+    stacked = stacked * (1 + 1e-9)
+    # The pass above rounds, too: as the network does if that is in float64, otherwise half a billion times finer.
+    error = rounding.weighed(stacked) * (2.0 if model.dtype == torch.float64 else 1 + 1e-8)
+    off = computed.detach().cpu().double() - logits
+    if not ((off[:, :, None] - off[:, None, :]).abs() <= error).all():
+        raise ModelError(
+            "The network does not compute what its weights and its type say: its logits are farther from exact ones "
+            "than rounding can explain. Does it use autocast, TF32 or a fast approximate convolution?"
+        )
+    return logits, stacked, error
+
+
+def _float64(slope: torch.Tensor, model: Model, norm: Norm) -> torch.Tensor:
+    """What the bounds may be too small by, as they are computed in float64: where parts of a block cancel, this counts.
+
+    It is the rounding of a pass in float64, of which the bounds are made, and many times over.
+    """
+    farther = math.sqrt(math.prod(model.input_shape)) if norm == "linf" else 1.0
+    return slope * (64 * farther * torch.finfo(torch.float64).eps / torch.finfo(model.dtype).eps)
 
 
 def _bounded(graph: Graph, tensors: dict[str, torch.Tensor], norm: Norm) -> tuple[dict[str, float], dict[str, float]]:

@@ -3,7 +3,8 @@
 A sum of n products in floating point is off by at most γ = n u / (1 - n u) of the sum of their absolute values (Higham,
 Accuracy and Stability of Numerical Algorithms, 3.1), in any order, with fused multiplication or without. From where
 it is made, an error is carried on like a perturbation. So an error is at most a sum of sizes of values, each with a
-weight that is known in advance, and of a constant: a `Form`. The bound holds for direct sums, not for Winograd's way.
+weight that is known in advance, and of a constant: a `Form`. The bound holds for direct sums, not for Winograd's way,
+and while nothing overflows (what does is infinite or NaN in the logits, which `Model` refuses).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import ConfigDict
@@ -21,6 +22,7 @@ from modelkeep.certify.bounding import operation_norm
 from modelkeep.certify.norms import absolute_norm, convolution_norms_1_inf, schur
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.running import Tensors, channel_scale, run
+from modelkeep.certify.tracing import tensors_of
 from modelkeep.errors import ModelError
 from modelkeep.model import Model
 from modelkeep.results import Tensor
@@ -28,7 +30,11 @@ from modelkeep.results import Tensor
 # Roundings of one value: libraries promise a few units in the last place for tanh, erf and their like.
 _FUNCTION = 16
 _NORMALISATION = 10
-_EXACT_FUNCTIONS = ("relu", "relu6", "abs", "hardtanh")
+_UNDERFLOW = 1e-30  # what underflows in float32 or bfloat16 is far below this, for any number of terms
+_EXACT_FUNCTIONS = ("relu", "relu6", "abs")
+_SOFTPLUS_STEP = 2.2e-10  # twice: torch's softplus is x above 20, where log(1 + exp(x)) is larger by 1.04e-10 of x
+    2.2e-10  # torch's softplus is x above 20, where log(1 + exp(x)) is 1.04e-10 of that more: in two passes
+)
 
 
 @dataclass(frozen=True)
@@ -90,9 +96,23 @@ def unit_roundoff(model: Model) -> float:
             "torch may round float32 products to fewer digits than float32 has (TF32, bfloat16): no bound covers that. "
             'Call torch.set_float32_matmul_precision("highest") first.'
         )
+    mkldnn: Any = torch.backends.mkldnn
+    if not {mkldnn.matmul.fp32_precision, mkldnn.conv.fp32_precision} <= {"none", "ieee"}:
+        raise ModelError(
+            "oneDNN may round float32 products to fewer digits than float32 has: no bound covers that. Set "
+            'torch.backends.mkldnn.matmul.fp32_precision and .conv.fp32_precision to "ieee" first.'
+        )
+    if torch.is_autocast_enabled(model.device.type):
+        raise ModelError("Under torch.autocast the network computes in another type than its own. Certify it outside.")
     if model.device.type == "cuda" and torch.backends.cudnn.allow_tf32:
         raise ModelError("Convolutions on this device may use TF32. Set torch.backends.cudnn.allow_tf32 = False first.")
-    return torch.finfo(model.dtype).eps / 2
+    types = {tensor.dtype for tensor in tensors_of(model.module).values() if tensor.is_floating_point()}
+    if torch.float16 in types:
+        raise ModelError(
+            "A float16 network cannot be certified: what it computes may leave the range of the type, 6e-8 to 65504. "
+            "Certify it in float32 (model.module.float())."
+        )
+    return max(torch.finfo(dtype).eps for dtype in types | {model.dtype}) / 2
 
 
 def margin_rounding(
@@ -156,7 +176,9 @@ class _Walk:
         """Add what the operation does."""
         name, given = operation.name, operation.inputs
         if not given:
-            self.gains[name], self.errors[name] = 1.0, Form()
+            # The owner's input is float32: a network of a coarser type rounds it first.
+            coarse = self.unit > torch.finfo(torch.float32).eps
+            self.gains[name], self.errors[name] = 1.0, Form({name: self.gamma(1)} if coarse else {})
             return
         shape = shapes[given[0]]
         own = operation_norm(operation, shape, self.tensors, "l2")
@@ -167,8 +189,7 @@ class _Walk:
             own = combined(operation, [1.0], "l2") if len(given) == 1 else 1.0
         parts = operation.settings.get("coefficients", [1.0] * len(given))
         carried = sum((self.errors[n] * (own * abs(c)) for n, c in zip(given, parts, strict=True)), start=Form())
-        # What underflows is far below this, for any number of terms.
-        underflow = Form(constant=1e-30 * math.prod(operation.shape))
+        underflow = Form(constant=_UNDERFLOW * math.prod(operation.shape))
         self.errors[name] = carried + self._made(operation, shape, own) + underflow
 
     def _computed(self, name: str) -> Form:
@@ -209,9 +230,18 @@ class _Walk:
                 ]
                 return sum(sizes, start=Form()) * self.gamma(len(sizes) + 1)
             case "activation" if settings["function"] not in _EXACT_FUNCTIONS:
-                at_zero = math.sqrt(math.prod(operation.shape))  # no function here is above 1 at 0
-                return (size * operation.slope + Form(constant=at_zero)) * self.gamma(_FUNCTION)
+                return self._function(operation, size)
         return Form()
+
+    def _function(self, operation: Operation, size: Form) -> Form:
+        """The error of a function, value by value."""
+        settings, slope, values = operation.settings, operation.slope, math.sqrt(math.prod(operation.shape))
+        if settings["function"] == "hardtanh":  # its ends are rounded
+            ends = sum(abs(settings[end]) for end in ("low", "high") if math.isfinite(settings[end]))
+            return Form(constant=ends * values) * self.gamma(1)
+        # No function is above 1 at 0, and elu subtracts numbers as large as alpha, of which 0 may be left.
+        made = (size * slope + Form(constant=max(slope, 1.0) * values)) * self.gamma(_FUNCTION)
+        return made + size * _SOFTPLUS_STEP if settings["function"] == "softplus" else made
 
     def dense_margins(self, last: Operation) -> tuple[Form, Form, torch.Tensor, torch.Tensor, torch.Tensor]:
         """The margins that a last dense layer makes: the errors that it is given, and those that it makes."""
@@ -226,7 +256,7 @@ class _Walk:
             made,
             apart,
             lengths[:, None] + lengths[None, :],
-            terms * (bias[:, None] + bias[None, :]),
+            terms * (bias[:, None] + bias[None, :]) + _UNDERFLOW,
         )
 
     def _tensor(self, operation: Operation, name: str) -> torch.Tensor:
