@@ -59,7 +59,7 @@ def lipschitz_below(
 
     >>> module = torch.nn.Linear(2, 2, bias=False)
     >>> _ = module.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
-    >>> data = Data(torch.rand(5, 2), torch.zeros(5, dtype=torch.int64), ("a", "b"))
+    >>> data = Data(torch.eye(2), torch.tensor([0, 1]), ("a", "b"))
     >>> found = lipschitz_below(Model(module, input_shape=(2,), classes=data.classes), data, seed=0)
     >>> round(found.constant, 6)
     5.0
