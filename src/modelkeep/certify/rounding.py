@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import ConfigDict
@@ -33,8 +33,6 @@ _NORMALISATION = 10
 _UNDERFLOW = 1e-30  # what underflows in float32 or bfloat16 is far below this, for any number of terms
 _EXACT_FUNCTIONS = ("relu", "relu6", "abs")
 _SOFTPLUS_STEP = 2.2e-10  # twice: torch's softplus is x above 20, where log(1 + exp(x)) is larger by 1.04e-10 of x
-    2.2e-10  # torch's softplus is x above 20, where log(1 + exp(x)) is 1.04e-10 of that more: in two passes
-)
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,8 @@ def unit_roundoff(model: Model) -> float:
             "torch may round float32 products to fewer digits than float32 has (TF32, bfloat16): no bound covers that. "
             'Call torch.set_float32_matmul_precision("highest") first.'
         )
-    mkldnn: Any = torch.backends.mkldnn
-    if not {mkldnn.matmul.fp32_precision, mkldnn.conv.fp32_precision} <= {"none", "ieee"}:
+    kinds = (getattr(torch.backends.mkldnn, kind, None) for kind in ("matmul", "conv"))  # newer than torch 2.6
+    if not {getattr(kind, "fp32_precision", "none") for kind in kinds} <= {"none", "ieee"}:
         raise ModelError(
             "oneDNN may round float32 products to fewer digits than float32 has: no bound covers that. Set "
             'torch.backends.mkldnn.matmul.fp32_precision and .conv.fp32_precision to "ieee" first.'
