@@ -239,6 +239,11 @@ def all_halved(content: dict[str, Any]) -> None:
     content["summary"]["certified"] = sum(entry["radius"] > content["radius"] for entry in content["inputs"])
 
 
+def unrounded(content: dict[str, Any]) -> None:
+    for name in ("apart", "lengths", "constant"):
+        content["rounding"][name] = np.zeros((10, 10)).tolist()
+
+
 LIES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "weights": ("weights", lie("weights", "tensors", "conv1.weight", "sha256", by=lambda h: h[::-1])),
     "weights' hash": ("weights", lie("weights", "sha256", by=lambda h: h[::-1])),
@@ -256,14 +261,13 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "no limit": ("radii", lie("inputs", 0, "radius", by=lambda _: None)),
     "a class": ("radii", lie("inputs", 0, "predicted", by=lambda p: (p + 1) % 10)),
     "logits": ("logits", lie("inputs", 0, "logits", by=lambda v: (np.asarray(v) * 1.01).tolist())),
-    "a shorter input": ("logits", lie("inputs", 0, "length", by=lambda n: n / 2)),
-    "no rounding": (
-        "logits",
-        lambda c: c.update(rounding_slope=np.zeros((10, 10)).tolist(), rounding_offset=np.zeros((10, 10)).tolist()),
-    ),
+    "the owner's logits": ("logits", lie("inputs", 0, "computed", by=lambda v: (np.asarray(v) * 1.001).tolist())),
+    "smaller values": ("logits", lie("inputs", 0, "carried", by=lambda n: n / 2)),
+    "no rounding": ("logits", unrounded),
     "more verified": ("summary", lie("summary", "verified", by=lambda n: n + 1)),
     "a larger radius": ("summary", lie("radius", by=lambda r: r * 3)),
     "a negative constant": ("shapes", lie("margins", 0, 1, by=lambda k: -k)),
+    "a negative rounding": ("shapes", lie("rounding", "made", 0, by=lambda n: -1.0)),
     "too few constants": ("shapes", lie("margins", by=lambda k: k[1:])),
     "an unknown norm": ("shapes", lie("norm", by=lambda _: "l0")),
     "an unknown kind": ("content", lie("operations", 2, "kind", by=lambda _: "softmax")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,14 +18,14 @@ from pydantic import BaseModel, ConfigDict
 from modelkeep import __version__
 from modelkeep.attack.ball import Norm
 from modelkeep.certify.blocks import Graph
+from modelkeep.certify.certified import Certified, certify
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
-from modelkeep.certify.lipschitz import Lipschitz, lipschitz
+from modelkeep.certify.rounding import Rounding
 from modelkeep.certify.tracing import operations
 from modelkeep.data import Data
-from modelkeep.errors import InputError, ModelError, bad_parameter
+from modelkeep.errors import InputError, ModelError
 from modelkeep.files import replacing
 from modelkeep.model import Model
-from modelkeep.progress import task
 from modelkeep.results import Estimate
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 SLACK = 1e-6
 """By this share each radius is made smaller: room for whoever computes it again in another order."""
 
-_LENGTH = 1 + 1e-9  # outward, for the rounding of the length itself
 _DTYPES = {torch.float32: "F32", torch.float64: "F64"}  # as safetensors calls them
 _AT_ONCE = 256
 
@@ -97,6 +97,22 @@ class Layer(_Plain):
     bound: float
 
 
+class RoundingBound(_Plain):
+    """How far the network's own margins are from exact ones, given the ℓ2 sizes of its `values` at an input.
+
+    At most `apart` · ⟨carried, sizes⟩ + `lengths` · ⟨made, sizes⟩ + `constant`, (m, m) each; where the input moves by a
+    unit in ℓ2, a size moves by at most its `gain`.
+    """
+
+    values: list[str]
+    gains: list[float]
+    carried: list[float]
+    made: list[float]
+    apart: list[list[float]]
+    lengths: list[list[float]]
+    constant: list[list[float]]
+
+
 class Promise(_Plain):
     """The guarantee: `k` is that of "top-k", `groups` are the affinity sets, as labels."""
 
@@ -106,13 +122,19 @@ class Promise(_Plain):
 
 
 class Example(_Plain):
-    """One input: the hash of its float32 bytes, what the network says, and how far (no limit: null) that holds."""
+    """One input: the hash of its float32 bytes, what the network says, and how far (no limit: null) that holds.
+
+    `logits` are those of the operations in float64, `computed` those of the network itself; `carried` and `made` are
+    the sums of sizes that the rounding bound needs.
+    """
 
     sha256: str
     label: int | None
     predicted: int
     logits: list[float]
-    length: float
+    computed: list[float]
+    carried: float
+    made: float
     radius: float | None
 
 
@@ -144,8 +166,7 @@ class Certificate(_Plain):
     guarantee: Promise
     layers: list[Layer]
     margins: list[list[float]]
-    rounding_slope: list[list[float]]
-    rounding_offset: list[list[float]]
+    rounding: RoundingBound
     slack: float
     summary: Summary
     inputs: list[Example]
@@ -188,24 +209,15 @@ def certificate(
     guarantee: Guarantee | None = None,
     labelled: bool = True,
     name: str = "model",
-    bounds: Lipschitz | None = None,
 ) -> Certificate:
     """Certify each input of `data`, and write down what that rests on. It is not signed yet: see `signed`.
 
-    `labelled` says whether the labels of the data mean anything. `bounds` are those of `lipschitz(model, norm)`,
-    where they are known already.
+    `labelled` says whether the labels of the data mean anything.
     """
-    if not 0 < radius < float("inf"):
-        raise bad_parameter("certificate", "radius", "a number above 0", radius)
-    model.require_fit(data)
-    guarantee = guarantee if guarantee is not None else Standard()
-    bounds = bounds if bounds is not None else lipschitz(model, norm)
-    if bounds.norm != norm:
-        raise InputError(f"The bounds are for {bounds.norm}, the certificate is to be for {norm}.")
-    steps = operations(model)
-    examples, verified = _examples(model, data, radius, bounds, guarantee, labelled)
-    certified = sum(example.radius is None or example.radius > radius for example in examples)
-    counts = {"labelled": len(examples) if labelled else 0, "verified": verified if labelled else 0}
+    promise = guarantee if guarantee is not None else Standard()
+    found = certify(model, data, radius, norm, guarantee=promise)
+    steps, bounds = operations(model), found.bounds
+    rounding, examples = _rounding(model, bounds.rounding), _examples(model, data, found, labelled)
     preprocessing = model.card.preprocessing
     return Certificate(
         made=Made(
@@ -227,44 +239,60 @@ def certificate(
         weights=_weights(model, sorted({key for step in steps for key in step.tensors.values()})),
         norm=norm,
         radius=radius,
-        guarantee=_promise(guarantee),
+        guarantee=_promise(promise),
         layers=[
             Layer(name=layer.name, end=block.name, bound=layer.bound)
             for layer, block in zip(bounds.layers, Graph(steps).blocks, strict=True)
         ],
         margins=bounds.margins.tolist(),
-        rounding_slope=bounds.rounding_slope.tolist(),
-        rounding_offset=bounds.rounding_offset.tolist(),
+        rounding=rounding,
         slack=SLACK,
-        summary=Summary(examples=len(examples), certified=certified, **counts),
+        summary=Summary(
+            examples=len(examples),
+            certified=sum(example.radius is None or example.radius > radius for example in examples),
+            labelled=len(examples) if labelled else 0,
+            verified=int(found.sets.gather(1, data.y[:, None]).sum()) if labelled else 0,
+        ),
         inputs=examples,
     )
 
 
-def _examples(
-    model: Model, data: Data, radius: float, bounds: Lipschitz, guarantee: Guarantee, labelled: bool
-) -> tuple[list[Example], int]:
-    """The inputs, and how many have their label within what is certified at the radius."""
-    examples, verified = [], 0
-    with task("Certifying", total=len(data)) as progress:
-        for x, y in data.batches(_AT_ONCE):
-            logits, fixed = model.logits(x).cpu().double(), bounds.fixed(x)
-            radii = guarantee.radius(logits, bounds.rate, fixed) * (1 - SLACK)
-            verified += int(guarantee.verified(logits, radius * (1 + SLACK) * bounds.rate + fixed, y).sum())
-            lengths = x.double().flatten(1).norm(dim=1) * _LENGTH
-            for row, label, scores, length, reach in zip(x, y, logits, lengths, radii, strict=True):
-                examples.append(
-                    Example(
-                        sha256=sha256(row.contiguous().numpy().astype("<f4").tobytes()).hexdigest(),
-                        label=int(label) if labelled else None,
-                        predicted=int(scores.argmax()),
-                        logits=scores.tolist(),
-                        length=float(length),
-                        radius=float(reach) if torch.isfinite(reach) else None,
-                    )
-                )
-            progress.advance(len(x))
-    return examples, verified
+def _rounding(model: Model, rounding: Rounding) -> RoundingBound:
+    # The float64 pass rounds, too: as the network does if that is in float64, otherwise half a billion times finer.
+    both = (2.0 if model.dtype == torch.float64 else 1 + 1e-8) * (1 + 1e-8)
+    return RoundingBound(
+        values=list(rounding.values),
+        gains=rounding.gains.tolist(),
+        carried=rounding.carried.tolist(),
+        made=rounding.made.tolist(),
+        apart=(rounding.apart * both).tolist(),
+        lengths=(rounding.lengths * both).tolist(),
+        constant=(rounding.constant * both).tolist(),
+    )
+
+
+def _examples(model: Model, data: Data, found: Certified, labelled: bool) -> list[Example]:
+    rounding = found.bounds.rounding
+    computed = torch.cat([model.logits(x).cpu().double() for x, _ in data.batches(_AT_ONCE)])
+    columns = zip(
+        *(data.x, data.y.tolist(), found.logits, computed),
+        *((found.sizes @ rounding.carried).tolist(), (found.sizes @ rounding.made).tolist()),
+        (found.radii * (1 - SLACK)).tolist(),
+        strict=True,
+    )
+    return [
+        Example(
+            sha256=sha256(x.contiguous().numpy().astype("<f4").tobytes()).hexdigest(),
+            label=label if labelled else None,
+            predicted=int(logits.argmax()),
+            logits=logits.tolist(),
+            computed=own.tolist(),
+            carried=carried,
+            made=made,
+            radius=radius if math.isfinite(radius) else None,
+        )
+        for x, label, logits, own, carried, made, radius in columns
+    ]
 
 
 def _weights(model: Model, keys: Sequence[str]) -> Weights:

@@ -19,6 +19,8 @@ from .network import Network, Refused
 
 Status = Literal["holds", "fails", "open", "not checked"]
 TOLERANCE = 1e-9  # relative: two float64 computations of one number
+FLOAT64 = 1e-8  # a float64 pass rounds at least that much finer than a float32 pass: 2**-29, and a few of them
+PAIRS = ("apart", "lengths", "constant")
 AT_ONCE = 64  # inputs
 
 
@@ -117,11 +119,16 @@ def _shapes(claims: Mapping[str, Any]) -> Check:
     m, operations = len(claims["model"]["classes"]), claims["operations"]
     if operations[0]["shape"] != claims["model"]["input_shape"] or operations[-1]["shape"] != [m]:
         return Check("shapes", "fails", "The network has another input shape, or not one logit per class.")
-    for name in ("margins", "rounding_slope", "rounding_offset"):
-        matrix = np.asarray(claims[name], np.float64)
+    rounding = claims["rounding"]
+    for matrix in (np.asarray(place, np.float64) for place in (claims["margins"], *(rounding[name] for name in PAIRS))):
         if matrix.shape != (m, m) or not (matrix >= 0).all():
-            return Check("shapes", "fails", f"'{name}' must be {m} × {m} numbers, none below 0.")
-    if claims["norm"] not in ORDER or any(len(entry["logits"]) != m for entry in claims["inputs"]):
+            return Check("shapes", "fails", f"A bound for pairs of classes is not {m} × {m} numbers, none below 0.")
+    for weights in (np.asarray(rounding[name], np.float64) for name in ("gains", "carried", "made")):
+        if weights.shape != (len(rounding["values"]),) or not (weights >= 0).all():
+            return Check("shapes", "fails", "The rounding bound needs a number per value, none below 0.")
+    if claims["norm"] not in ORDER or any(
+        len(entry[own]) != m for own in ("logits", "computed") for entry in claims["inputs"]
+    ):
         return Check("shapes", "fails", f"An input has not {m} logits, or the norm is none of {', '.join(ORDER)}.")
     return Check("shapes", "holds", f"{len(operations)} operations, {m} classes, {len(claims['inputs'])} inputs.")
 
@@ -147,71 +154,81 @@ def _weights(claims: Mapping[str, Any], path: Path | None) -> Check:
 
 
 def _layers(claims: Mapping[str, Any], found: Constants | None) -> Check:
+    """No layer's constant is below what the layer needs. (That the K_ij are large enough is the next check.)"""
     if found is None:
         return Check("layers", "not checked", "Give --weights.")
     bounds = {layer["end"]: float(layer["bound"]) for layer in claims["layers"]}
-    missing = [name for name in found.blocks if name not in bounds]
-    if missing:
-        return Check("layers", "fails", f"There is no constant for '{missing[0]}'.")
-    return _compared(
-        "layers",
-        {f"The constant of '{name}'": (bounds[name], known.lower, known.upper) for name, known in found.blocks.items()},
-    )
+    for end, known in found.blocks.items():
+        if end not in bounds:
+            return Check("layers", "fails", f"There is no constant for '{end}'.")
+        if not bounds[end] >= known.lower * (1 - TOLERANCE):
+            return Check("layers", "fails", f"'{end}' has {bounds[end]:.6g}, and needs {known.lower:.6g} at least.")
+    return Check("layers", "holds", f"None of the {len(found.blocks)} is below what it needs.")
 
 
 def _margins(claims: Mapping[str, Any], found: Constants | None) -> Check:
+    """Fails where a K_ij is below what it must be; open where it is below what can be shown to be enough."""
     if found is None:
         return Check("margins", "not checked", "Give --weights.")
-    K, classes = np.asarray(claims["margins"], np.float64), claims["model"]["classes"]
-    pairs = [(i, j) for i in range(len(K)) for j in range(len(K)) if i != j]
-    return _compared(
-        "margins",
-        {f"K of {classes[i]} and {classes[j]}": (K[i, j], found.lower[i, j], found.upper[i, j]) for i, j in pairs},
-    )
-
-
-def _compared(name: str, claims: Mapping[str, tuple[float, float, float]]) -> Check:
-    """Fails where a claim is below what is needed; open where it is below what can be shown to be enough."""
-    unshown = 0
-    for what, (claim, lower, upper) in claims.items():
-        if not claim >= lower * (1 - TOLERANCE):
-            return Check(name, "fails", f"{what} is {claim:.6g}, but it must be at least {lower:.6g}.")
-        unshown += claim < upper * (1 - TOLERANCE)
+    K = np.asarray(claims["margins"], np.float64)
+    if not (K >= found.lower * (1 - TOLERANCE)).all():
+        i, j = np.argwhere(~(K >= found.lower * (1 - TOLERANCE)))[0]
+        pair = " and ".join(claims["model"]["classes"][label] for label in (i, j))
+        return Check("margins", "fails", f"K of {pair} is {K[i, j]:.6g}, and must be at least {found.lower[i, j]:.6g}.")
+    unshown = int((K < found.upper * (1 - TOLERANCE)).sum())
     if unshown:
-        return Check(name, "open", f"{unshown} of {len(claims)} are below the verifier's own upper bounds.")
-    return Check(name, "holds", f"All {len(claims)} are large enough.")
+        return Check("margins", "open", f"{unshown} of {K.size} are below the verifier's own upper bounds.")
+    return Check("margins", "holds", f"All {K.size} are large enough.")
 
 
 def _logits(claims: Mapping[str, Any], network: Network | None, inputs: Array | None) -> Check:
-    """The network as written down, in float64, gives the owner's logits up to the rounding that is claimed."""
+    """The network as written down gives the logits that are claimed, and the owner's own up to rounding.
+
+    That the rounding bound holds is seen here for these inputs; for others it is the sender's word.
+    """
     if network is None or inputs is None:
         return Check("logits", "not checked", "Give --weights and --data.")
-    shape = tuple(claims["model"]["input_shape"])
+    shape, rounding = tuple(claims["model"]["input_shape"]), claims["rounding"]
     if inputs.shape[1:] != shape:
         raise Refused(f"The inputs must have the shape {shape}. Got {inputs.shape[1:]}.")
     given = {hashlib.sha256(x.tobytes()).hexdigest(): x for x in np.ascontiguousarray(inputs, "<f4")}
     entries = [entry for entry in claims["inputs"] if entry["sha256"] in given]
     if not entries:
         return Check("logits", "fails", "None of the certified inputs is in the data.")
-    slopes, offsets = np.asarray(claims["rounding_slope"]), np.asarray(claims["rounding_offset"])
+    finer = FLOAT64 if claims["model"]["dtype"] == "float32" else 1.0
     for start in range(0, len(entries), AT_ONCE):
         some = entries[start : start + AT_ONCE]
-        x = np.stack([given[entry["sha256"]] for entry in some]).astype(np.float64)
-        lengths = np.sqrt((x.reshape(len(x), -1) ** 2).sum(axis=1))
-        for entry, logits, length in zip(some, network.logits(x), lengths, strict=True):
-            if not float(entry["length"]) >= length * (1 - TOLERANCE):
-                return Check(
-                    "logits", "fails", f"The input {entry['sha256'][:12]}… is longer than the certificate says."
-                )
-            error = np.asarray(entry["logits"], np.float64) - logits
-            allowed = slopes * length + offsets + TOLERANCE * np.abs(logits).max()
-            if not (np.abs(np.subtract.outer(error, error)) <= allowed).all():
-                return Check("logits", "fails", f"Those of the input {entry['sha256'][:12]}… are not this network's.")
+        values = network.values(np.stack([given[entry["sha256"]] for entry in some]))
+        sizes = np.array(
+            [np.sqrt((values[name].reshape(len(some), -1) ** 2).sum(axis=1)) for name in rounding["values"]]
+        )
+        for i, entry in enumerate(some):
+            what = f"the input {entry['sha256'][:12]}…"
+            for sums in ("carried", "made"):
+                if not float(entry[sums]) >= np.dot(rounding[sums], sizes[:, i]) * (1 - TOLERANCE):
+                    return Check("logits", "fails", f"Those of {what} are rounded more than is claimed.")
+            error = _error(claims, entry)
+            exact, claim, owners = values[network.last][i], np.asarray(entry["logits"]), np.asarray(entry["computed"])
+            if not (_apart(claim - exact) <= error * finer).all():
+                return Check("logits", "fails", f"Those of {what} are not this network's.")
+            if not (_apart(owners - exact) <= error).all():
+                return Check("logits", "fails", f"Those that the owner computed of {what} are not this network's.")
     if len(entries) < len(claims["inputs"]):
         return Check(
             "logits", "open", f"{len(entries)} of {len(claims['inputs'])} inputs are in the data; theirs agree."
         )
     return Check("logits", "holds", f"Those of all {len(entries)} inputs agree with the network, within the rounding.")
+
+
+def _apart(logits: Array) -> Array:
+    """How far each two of them are apart."""
+    return np.asarray(np.abs(np.subtract.outer(logits, logits)))
+
+
+def _error(claims: Mapping[str, Any], entry: Mapping[str, Any]) -> Array:
+    """How far the owner's margins may be from exact ones at the input: (m, m)."""
+    apart, lengths, constant = (np.asarray(claims["rounding"][name], np.float64) for name in PAIRS)
+    return np.asarray(apart * float(entry["carried"]) + lengths * float(entry["made"]) + constant)
 
 
 def _radii(claims: Mapping[str, Any]) -> Check:
@@ -251,13 +268,16 @@ def _reach(entry: Mapping[str, Any]) -> float:
 def _radius(claims: Mapping[str, Any], entry: Mapping[str, Any], K: Array) -> tuple[float, tuple[int, ...]]:
     """How far the input may be moved, and the largest set of classes that is safe at the certificate's radius.
 
-    The k top classes stay on top of all others while, for each pair, the margin is above ε K and the rounding at both
-    ends: slope · |x| + offset, and slope · (|x| + c ε) + offset, where a change of ε is at most c ε long in l2.
+    The k top classes stay on top of all others, in the network as its owner computes it, while for each pair the margin
+    is above ε K and the rounding at the other end: what it is here, and what c ε adds, the ℓ2 length of the change.
     """
-    logits = np.asarray(entry["logits"], np.float64)
-    slope, offset = np.asarray(claims["rounding_slope"]), np.asarray(claims["rounding_offset"])
+    logits, rounding = np.asarray(entry["logits"], np.float64), claims["rounding"]
     c = math.sqrt(math.prod(claims["model"]["input_shape"])) if claims["norm"] == "linf" else 1.0
-    rate, fixed = K + c * slope, 2 * (slope * float(entry["length"]) + offset)
+    growth = {
+        "carried": np.dot(rounding["carried"], rounding["gains"]),
+        "made": np.dot(rounding["made"], rounding["gains"]),
+    }
+    rate, fixed = K + c * (_error(claims, growth) - np.asarray(rounding["constant"])), _error(claims, entry)
     best = 0.0
     safe: tuple[int, ...] = ()
     order = np.argsort(-logits, kind="stable")

@@ -44,12 +44,15 @@ class Network:
             raise Refused("The certificate has no operations.")
         self.first, *_, self.last = self.steps if len(self.steps) > 1 else [*self.steps] * 2
 
-    def logits(self, x: Array) -> Array:
-        """`x: (n, *input shape)` to `(n, classes)`."""
+    def values(self, x: Array) -> dict[str, Array]:
+        """The values of all steps for `x: (n, *input shape)`; the last are the logits, `(n, classes)`."""
         values = {self.first: x.astype(np.float64)}
         for step in [*self.steps.values()][1:]:
             values[step.name] = computed(step, [values[name] for name in step.inputs])
-        return values[self.last]
+        return values
+
+    def logits(self, x: Array) -> Array:
+        return self.values(x)[self.last]
 
     def sources(self) -> dict[str, str]:
         """For each step the one that it is an affine function of; itself, if it is not affine or joins several."""

@@ -18,8 +18,8 @@ from .network import Refused
 
 FORMAT, VERSION = "modelkeep certificate", 1
 _FIELDS: Mapping[type, tuple[str, ...]] = {
-    dict: ("made", "model", "weights", "guarantee", "summary"),
-    list: ("operations", "layers", "margins", "rounding_slope", "rounding_offset", "inputs"),
+    dict: ("made", "model", "weights", "rounding", "guarantee", "summary"),
+    list: ("operations", "layers", "margins", "inputs"),
     str: ("norm", "public_key", "signature"),
     float: ("radius", "slack"),
 }
