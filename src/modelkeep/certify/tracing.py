@@ -57,6 +57,7 @@ class _Writer(fx.Interpreter):
 
     def __init__(self, model: Model, graph: fx.Graph) -> None:
         super().__init__(model.module, graph=graph)
+        self.extra_traceback = False  # what we refuse is said in a sentence of our own
         self.written = [Operation("input", "input", (), model.input_shape)]
         self._keys = {id(tensor): key for key, tensor in reversed(tensors_of(model.module).items())}
         self._values: dict[fx.Node, Value] = {}
@@ -179,13 +180,12 @@ def _compare(model: Model, written: tuple[Operation, ...]) -> None:
     # Not two inputs, as in the trace: a number that is the size of the batch would pass for a constant.
     probe = torch.cat([probe, probe.mean(dim=0, keepdim=True)])
     tensors = tensors_of(exact)
-    with torch.no_grad():
-        ours = run(written, probe, tensors)[written[-1].name]
-        prepared = model.card.preprocessing.module(model.input_shape).to(model.device, model.dtype).double()(probe)
-        try:
-            theirs = exact(prepared)
-        except RuntimeError as error:
-            raise ModelError(f"The network cannot be certified: it cannot be run on a batch of 3 ({error}).") from error
+    prepared = model.card.preprocessing.module(model.input_shape).to(model.device, model.dtype).double()(probe)
+    try:
+        with torch.no_grad():
+            ours, theirs = run(written, probe, tensors)[written[-1].name], exact(prepared)
+    except RuntimeError as error:
+        raise ModelError(f"The network cannot be certified: it cannot be run on a batch of 3 ({error}).") from error
     if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-9, atol=1e-9):
         raise ModelError(
             "The network cannot be certified: what torch.fx sees of it does not compute what it computes. "
