@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,11 +15,11 @@ from . import reading
 from .arithmetic import Array
 from .constants import ORDER, Constants, constants
 from .network import Network, Refused
+from .radii import PAIRS, claimed_radius, error_at, own_radius
 
 Status = Literal["holds", "fails", "open", "not checked"]
 TOLERANCE = 1e-9  # relative: two float64 computations of one number
 FLOAT64 = 1e-8  # a float64 pass rounds at least that much finer than a float32 pass: 2**-29, and a few of them
-PAIRS = ("apart", "lengths", "constant")
 AT_ONCE = 64  # inputs
 
 
@@ -94,11 +93,11 @@ def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | Non
         found = constants(network, claims["norm"])
     checks += [_layers(claims, found), _margins(claims, found), _logits(claims, network, inputs)]
     checks += [_radii(claims), _summary(claims)]
-    claimed = sum(_reach(entry) > claims["radius"] for entry in claims["inputs"])
+    claimed = sum(claimed_radius(entry) > claims["radius"] for entry in claims["inputs"])
     if found is not None:
-        own = [_radius(claims, entry, found.upper)[0] for entry in claims["inputs"]]
+        own = [own_radius(claims, entry, found.upper)[0] for entry in claims["inputs"]]
         shown = sum(radius > claims["radius"] for radius in own)
-        short = sum(_reach(entry) > radius for entry, radius in zip(claims["inputs"], own, strict=True))
+        short = sum(claimed_radius(entry) > radius for entry, radius in zip(claims["inputs"], own, strict=True))
         says = f"With the verifier's own constants {shown} inputs are certified at {claims['radius']:g}, of {claimed}."
         checks.append(Check("own radii", "open" if short else "holds", says))
     return Report(tuple(checks), reading.fingerprint(claims["public_key"]), claimed, shown)
@@ -207,7 +206,7 @@ def _logits(claims: Mapping[str, Any], network: Network | None, inputs: Array | 
             for sums in ("carried", "made"):
                 if not float(entry[sums]) >= np.dot(rounding[sums], sizes[:, i]) * (1 - TOLERANCE):
                     return Check("logits", "fails", f"Those of {what} are rounded more than is claimed.")
-            error = _error(claims, entry)
+            error = error_at(claims, entry)
             exact, claim, owners = values[network.last][i], np.asarray(entry["logits"]), np.asarray(entry["computed"])
             if not (_apart(claim - exact) <= error * finer).all():
                 return Check("logits", "fails", f"Those of {what} are not this network's.")
@@ -225,21 +224,16 @@ def _apart(logits: Array) -> Array:
     return np.asarray(np.abs(np.subtract.outer(logits, logits)))
 
 
-def _error(claims: Mapping[str, Any], entry: Mapping[str, Any]) -> Array:
-    """How far the owner's margins may be from exact ones at the input: (m, m)."""
-    apart, lengths, constant = (np.asarray(claims["rounding"][name], np.float64) for name in PAIRS)
-    return np.asarray(apart * float(entry["carried"]) + lengths * float(entry["made"]) + constant)
-
-
 def _radii(claims: Mapping[str, Any]) -> Check:
     """No radius is larger than the logits and the claimed constants give, and no class is wrong."""
     K = np.asarray(claims["margins"], np.float64)
     for entry in claims["inputs"]:
-        reach, _ = _radius(claims, entry, K)
+        reach, _ = own_radius(claims, entry, K)
         if entry["predicted"] != int(np.argmax(entry["logits"])):
             return Check("radii", "fails", f"The input {entry['sha256'][:12]}… is predicted to be another class.")
-        if not 0 <= _reach(entry) <= reach * (1 + TOLERANCE):
-            says = f"The radius of the input {entry['sha256'][:12]}… is {_reach(entry):.6g}, but at most {reach:.6g}."
+        claim = claimed_radius(entry)
+        if not 0 <= claim <= reach * (1 + TOLERANCE):
+            says = f"The radius of the input {entry['sha256'][:12]}… is {claim:.6g}, and can be {reach:.6g} at most."
             return Check("radii", "fails", says)
     return Check("radii", "holds", f"All {len(claims['inputs'])} follow from the logits and the constants.")
 
@@ -249,56 +243,12 @@ def _summary(claims: Mapping[str, Any]) -> Check:
     labelled = [entry for entry in entries if entry["label"] is not None]
     counts = {
         "examples": len(entries),
-        "certified": sum(_reach(entry) > claims["radius"] for entry in entries),
+        "certified": sum(claimed_radius(entry) > claims["radius"] for entry in entries),
         "labelled": len(labelled),
-        "verified": sum(entry["label"] in _radius(claims, entry, K)[1] for entry in labelled),
+        "verified": sum(entry["label"] in own_radius(claims, entry, K)[1] for entry in labelled),
     }
     # A sender who rounds with care may count fewer as verified, never more.
     wrong = [name for name, n in counts.items() if summary[name] > n or (name != "verified" and summary[name] != n)]
     if wrong:
         return Check("summary", "fails", f"It says {summary[wrong[0]]} {wrong[0]}, but it is {counts[wrong[0]]}.")
     return Check("summary", "holds", ", ".join(f"{count} {name}" for name, count in counts.items()) + ".")
-
-
-def _reach(entry: Mapping[str, Any]) -> float:
-    """The radius of an input; null stands for no limit."""
-    return math.inf if entry["radius"] is None else float(entry["radius"])
-
-
-def _radius(claims: Mapping[str, Any], entry: Mapping[str, Any], K: Array) -> tuple[float, tuple[int, ...]]:
-    """How far the input may be moved, and the largest set of classes that is safe at the certificate's radius.
-
-    The k top classes stay on top of all others, in the network as its owner computes it, while for each pair the margin
-    is above ε K and the rounding at the other end: what it is here, and what c ε adds, the ℓ2 length of the change.
-    """
-    logits, rounding = np.asarray(entry["logits"], np.float64), claims["rounding"]
-    c = math.sqrt(math.prod(claims["model"]["input_shape"])) if claims["norm"] == "linf" else 1.0
-    growth = {
-        "carried": np.dot(rounding["carried"], rounding["gains"]),
-        "made": np.dot(rounding["made"], rounding["gains"]),
-    }
-    rate, fixed = K + c * (_error(claims, growth) - np.asarray(rounding["constant"])), _error(claims, entry)
-    best = 0.0
-    safe: tuple[int, ...] = ()
-    order = np.argsort(-logits, kind="stable")
-    for k in _allowed(claims["guarantee"], order):
-        pairs = np.ix_(order[:k], order[k:])
-        room = np.subtract.outer(logits[order[:k]], logits[order[k:]]) - fixed[pairs]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            reach = np.where(rate[pairs] > 0, room / rate[pairs], np.where(room > 0, np.inf, 0.0))
-        radius = float(reach.min(initial=np.inf))
-        best = max(best, radius)
-        if radius > claims["radius"]:
-            safe = tuple(int(label) for label in order[:k])
-    return best, safe
-
-
-def _allowed(guarantee: Mapping[str, Any], order: Array) -> Iterator[int]:
-    """Which k the guarantee accepts, where `order` has the classes by falling logit."""
-    if guarantee["kind"] == "affinity":
-        groups = [set(group) for group in guarantee["groups"]]
-        yield from (k for k in range(1, len(order) + 1) if any(set(order[:k].tolist()) <= group for group in groups))
-    elif guarantee["kind"] in ("standard", "top-k"):
-        yield from range(1, min(len(order), 1 if guarantee["kind"] == "standard" else guarantee["k"]) + 1)
-    else:
-        raise Refused(f"This verifier does not know the guarantee '{guarantee['kind']}'.")
