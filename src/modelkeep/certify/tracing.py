@@ -16,6 +16,12 @@ from modelkeep.errors import ModelError
 from modelkeep.model import Model
 from modelkeep.slices.traced import Untraceable, followed
 
+_REPLACE = "Replace it by an operation that has a rule; the documentation lists them."
+_OF_CODE = (
+    "The network was read from a file of operations (.pt2, .onnx), which are not those of its code. Build it from its "
+    'code, with the same weights: Model.load("package.module:factory", weights=...).'
+)
+
 
 def operations(model: Model) -> tuple[Operation, ...]:
     """The network of `model` from the owner's input to the logits, preprocessing included, as a list of operations.
@@ -108,9 +114,10 @@ class _Writer(fx.Interpreter):
                 raise NoRule(f"it is called in a way that has no rule ({error})") from error
         except NoRule as error:
             name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
+            what_next = _OF_CODE if isinstance(self.module, fx.GraphModule) else _REPLACE
             raise ModelError(
                 f"The network cannot be certified because of '{node.target if part is not None else node.name}' "
-                f"({name}): {error}. Replace it by an operation that has a rule; the documentation lists them."
+                f"({name}): {error}. {what_next}"
             ) from error
         if found.kind is None:  # dropout in eval mode and the like
             self._values[node] = found.inputs[0]
