@@ -9,7 +9,7 @@ import torch
 from modelkeep.attack.ball import Norm
 from modelkeep.certify.blocks import Block, combined
 from modelkeep.certify.kernels import Windows, as_kernel
-from modelkeep.certify.norms import convolution_norm, convolution_norms_1_inf, gram_norm, matrix_norm
+from modelkeep.certify.norms import convolution_norm, convolution_norms_1_inf, gram_norm, matrix_norm, schur
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.running import Tensors, channel_scale
 
@@ -24,11 +24,24 @@ def block_norm(block: Block, tensors: Tensors, norm: Norm) -> float:
     if len(block.operations) == 1 and (norm != "l2" or block.operations[0].kind != "convolution"):
         return _stepwise(block, tensors, norm)  # exact already
     if min(block.inputs, block.outputs) <= EXACT:
-        return _spectral(block, tensors) if norm == "l2" else matrix_norm(block_matrix(block, tensors), norm)
+        if norm == "l2":
+            return _spectral(block, tensors)
+        return matrix_norm(block_matrix(block, tensors), norm) + matrix_error(block, tensors, norm)
     if len(block.operations) > 1 and (kernel := as_kernel(block, tensors)) is not None:
         windows = kernel.windows(block.shape, block.operations[-1].shape)
-        return _convolution(kernel.weight, windows, block.shape, norm)
+        return _convolution(kernel.weight, windows, block.shape, norm) + matrix_error(block, tensors, norm)
     return _stepwise(block, tensors, norm)
+
+
+def matrix_error(block: Block, tensors: Tensors, norm: Norm) -> float:
+    """How far the block's matrix, put together in float64, can be from the exact one, in `norm`.
+
+    Relative to what is summed: where branches nearly cancel, that is far more than what is left of them.
+    """
+    one, infinity = (_stepwise(block, tensors, each) for each in ("l1", "linf"))
+    summed = {"l1": one, "linf": infinity, "l2": schur(one, infinity)}[norm]
+    terms = block.inputs + sum(math.prod(operation.shape) + 32 for operation in block.operations)
+    return 8 * terms * torch.finfo(torch.float64).eps * summed
 
 
 def block_matrix(block: Block, tensors: Tensors) -> torch.Tensor:
@@ -45,7 +58,8 @@ def _spectral(block: Block, tensors: Tensors) -> float:
     else:
         rows = [block.transposed(block.linear(v, tensors), tensors) for v in _units(block, rows=False)]
     gram = torch.cat([row.flatten(1) for row in rows])
-    return gram_norm((gram + gram.T) / 2)
+    absolute = schur(_stepwise(block, tensors, "l1"), _stepwise(block, tensors, "linf"))
+    return gram_norm((gram + gram.T) / 2, 2 * absolute * matrix_error(block, tensors, "l2"))
 
 
 def _units(block: Block, rows: bool) -> list[torch.Tensor]:

@@ -10,7 +10,7 @@ import torch
 
 from modelkeep.attack.ball import Norm
 from modelkeep.certify.blocks import Graph
-from modelkeep.certify.bounding import block_matrix, block_norm
+from modelkeep.certify.bounding import block_matrix, block_norm, matrix_error
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.rounding import Rounding, margin_rounding
 from modelkeep.certify.running import run
@@ -183,4 +183,6 @@ def _margins(graph: Graph, tensors: dict[str, torch.Tensor], norm: Norm, gains: 
     # |<w, d>| is at most the dual norm of w times the norm of d.
     dual = {"l2": 2.0, "linf": 1.0, "l1": math.inf}[norm]
     apart = torch.cdist(rows, rows, p=dual, compute_mode="donot_use_mm_for_euclid_dist")
+    if len(last.operations) > 1:  # otherwise the rows are weights, and exact
+        apart = (apart + 2 * matrix_error(last, tensors, norm)) * (1 - torch.eye(classes, dtype=torch.float64))
     return apart * gains[last.source] * _OUTWARDS

@@ -36,15 +36,14 @@ def matrix_norm(matrix: torch.Tensor, norm: Norm) -> float:
     return float(matrix.abs().sum(dim=axis).max()) * (1 + _rounding(terms))
 
 
-def gram_norm(gram: torch.Tensor) -> float:
-    """An upper bound of `||A||_2`, where the Gram matrix A Aᵀ or Aᵀ A is known and A itself is not kept."""
-    scale = float(_frobenius(_finite(gram, "matrix")))
+def gram_norm(gram: torch.Tensor, error: float) -> float:
+    """An upper bound of `||A||_2`, where A Aᵀ or Aᵀ A is known within `error` in l2, and A itself is not kept."""
+    gram = _finite(gram, "matrix")
+    scale = float(_frobenius(gram))
     if scale == 0:
-        return 0.0
-    largest = float(torch.linalg.eigvalsh(gram / scale)[-1])
-    # The Gram matrix came from sums as long as its side or longer, of an A whose squares add up to its trace.
-    rounding = _rounding(16 * len(gram)) * float(gram.trace()) / scale
-    return math.sqrt(scale * (max(largest, 0.0) + rounding)) * (1 + _rounding(1))
+        return math.sqrt(error)
+    largest = float(torch.linalg.eigvalsh(gram / scale)[-1]) + _rounding(8 * len(gram))
+    return math.sqrt(scale * max(largest, 0.0) + error) * (1 + _rounding(1))
 
 
 def absolute_norm(matrix: torch.Tensor) -> float:
