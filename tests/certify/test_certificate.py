@@ -20,8 +20,9 @@ from certify.certificates import digits, digits_model
 from modelkeep import Data, Model
 from modelkeep.attack.ball import Norm
 from modelkeep.certify import verifier
-from modelkeep.certify.certificate import Certificate, certificate
+from modelkeep.certify.certificate import certificate
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
+from modelkeep.certify.schema import Certificate
 from modelkeep.certify.signing import Signer, default_key
 from modelkeep.errors import InputError, ModelError
 
@@ -131,7 +132,7 @@ def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from modelkeep.certify.certificate import Certificate\n"
+        "from modelkeep.certify.schema import Certificate\n"
         "made = Certificate.model_validate_json(Path(sys.argv[1]).read_bytes())\n"
         "Path.chmod = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"  # when all is written, before it is moved
         "made.model_copy(update={'radius': 9.0}).write(Path(sys.argv[1]))\n"

@@ -11,7 +11,7 @@ import pytest
 
 from cli.running import Run
 from modelkeep import datasets
-from modelkeep.certify.certificate import Certificate
+from modelkeep.certify.schema import Certificate
 
 QUICK = ("--data", "digits", "--examples", "40")
 

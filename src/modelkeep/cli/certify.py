@@ -24,8 +24,8 @@ from modelkeep.cli.given import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from modelkeep.certify.certificate import Certificate
     from modelkeep.certify.guarantees import Guarantee
+    from modelkeep.certify.schema import Certificate
     from modelkeep.certify.verifier import Report
 
 
