@@ -37,10 +37,7 @@ def plane() -> StudyResult:
     """The three nets of the overlapping set, on fewer points."""
     tiny = {"images": 600, "epochs": 40, "rate": 1e-2, "network": "dense"}
     return performed(
-        [
-            Trial.of(relax, {"data": "overlapping", "guarantee": name, **tiny}, 0)
-            for name in GUARANTEES["overlapping"]
-        ]
+        [Trial.of(relax, {"data": "overlapping", "guarantee": name, **tiny}, 0) for name in GUARANTEES["overlapping"]]
     )
 
 
