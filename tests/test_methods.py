@@ -32,6 +32,7 @@ from modelkeep.attack import (
     upset,
 )
 from modelkeep.bias import amplification, asymmetry, mitigate
+from modelkeep.certify import RelaxedTopK, certify, lipschitz_below, named_sets, smooth
 from modelkeep.contract import Method, check_method
 from modelkeep.explain import (
     ClassScore,
@@ -110,6 +111,14 @@ METHODS: dict[str, Method] = {
     "asymmetry": lambda m, d, seed: asymmetry(m, d, seed=seed),
     "asymmetry, hidden": lambda m, d, seed: asymmetry(m, d, slice="hidden", seed=seed),
     "mitigate, l1": lambda m, d, seed: mitigate(m, d, method="l1", strength=0.1, seed=seed),
+    "smooth": lambda m, d, seed: smooth(m, d, sigma=0.1, samples=20, seed=seed),
+    "lipschitz below": lambda m, d, seed: lipschitz_below(m, d, local_radius=0.1, steps=3, seed=seed),
+}
+# These write the network down, so torch.fx must be able to follow it. They draw nothing.
+TRACED_METHODS: dict[str, Method] = {
+    "certify": lambda m, d, seed: certify(m, d, 0.1, guarantee=RelaxedTopK(2)),
+    "certify, linf": lambda m, d, seed: certify(m, d, 0.01, "linf"),
+    "named sets": lambda m, d, seed: named_sets(m, RelaxedTopK(2), 0.1, d),
 }
 # These are defined for two classes.
 BINARY_METHODS: dict[str, Method] = {
@@ -150,4 +159,11 @@ def test_every_method_keeps_the_contract(name: str, make: Callable[[], Model]) -
 def test_every_binary_method_keeps_the_contract(name: str, make: Callable[[], Model]) -> None:
     model = make()
     report = check_method(BINARY_METHODS[name], model, examples(model))
+    assert set(report.not_checked.values()) <= {"there is no CUDA device"}
+
+
+@pytest.mark.parametrize("name", TRACED_METHODS)
+def test_every_traced_method_keeps_the_contract(name: str) -> None:
+    model = images()
+    report = check_method(TRACED_METHODS[name], model, examples(model))
     assert set(report.not_checked.values()) <= {"there is no CUDA device"}

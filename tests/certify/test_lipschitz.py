@@ -14,7 +14,7 @@ from certify.networks import DUAL, NORMS, Net, dense, jacobians, model_of, steep
 from modelkeep import Model
 from modelkeep.attack.ball import Norm
 from modelkeep.card import Preprocessing
-from modelkeep.certify.lipschitz import lipschitz
+from modelkeep.certify.constants import lipschitz
 from modelkeep.errors import InputError, ModelError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from modelkeep.attack.ball import Norm
-from modelkeep.certify.lipschitz import lipschitz
+from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.lower import lipschitz_below
 from modelkeep.data import Data
 from modelkeep.errors import InputError

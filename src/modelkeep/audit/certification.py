@@ -12,7 +12,7 @@ from modelkeep.audit.findings import Finding, Measure, Section, Severity, percen
 from modelkeep.audit.picture import Picture
 from modelkeep.card import Preprocessing
 from modelkeep.certify.certified import certify
-from modelkeep.certify.lipschitz import Lipschitz
+from modelkeep.certify.constants import Lipschitz
 from modelkeep.certify.lower import lipschitz_below
 from modelkeep.data import Data
 from modelkeep.errors import ModelKeepError

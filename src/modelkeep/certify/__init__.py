@@ -1,1 +1,85 @@
 """Certify: predictions that provably cannot be changed by a small perturbation (thesis 002, chapters 6 and 7)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modelkeep.certify.certified import Certified, certify
+    from modelkeep.certify.constants import Lipschitz, lipschitz
+    from modelkeep.certify.gloro import GloRoNet
+    from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
+    from modelkeep.certify.lower import LipschitzBelow, lipschitz_below
+    from modelkeep.certify.named import NamedSets, named_sets
+    from modelkeep.certify.objectives import EMMA, GloRoCrossEntropy, GloRoTrades, LipschitzMargin
+    from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smoothed, smooth
+    from modelkeep.certify.surfaces import Surface, surface
+    from modelkeep.certify.train import orthogonal, train_certified
+
+# Loaded on first use: the verifier in this package must run where there is no torch.
+_HOMES = {
+    "ABSTAINED": "smoothing",
+    "Affinity": "guarantees",
+    "Certified": "certified",
+    "EMMA": "objectives",
+    "GloRoCrossEntropy": "objectives",
+    "GloRoNet": "gloro",
+    "GloRoTrades": "objectives",
+    "Guarantee": "guarantees",
+    "Lipschitz": "constants",
+    "LipschitzBelow": "lower",
+    "LipschitzMargin": "objectives",
+    "NamedSets": "named",
+    "NoisyTraining": "smoothing",
+    "RelaxedTopK": "guarantees",
+    "Smoothed": "smoothing",
+    "Standard": "guarantees",
+    "Surface": "surfaces",
+    "certify": "certified",
+    "lipschitz": "constants",
+    "lipschitz_below": "lower",
+    "named_sets": "named",
+    "orthogonal": "train",
+    "smooth": "smoothing",
+    "surface": "surfaces",
+    "train_certified": "train",
+}
+
+__all__ = [
+    "ABSTAINED",
+    "EMMA",
+    "Affinity",
+    "Certified",
+    "GloRoCrossEntropy",
+    "GloRoNet",
+    "GloRoTrades",
+    "Guarantee",
+    "Lipschitz",
+    "LipschitzBelow",
+    "LipschitzMargin",
+    "NamedSets",
+    "NoisyTraining",
+    "RelaxedTopK",
+    "Smoothed",
+    "Standard",
+    "Surface",
+    "certify",
+    "lipschitz",
+    "lipschitz_below",
+    "named_sets",
+    "orthogonal",
+    "smooth",
+    "surface",
+    "train_certified",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'modelkeep.certify' has no attribute '{name}'")
+    return getattr(import_module(f"modelkeep.certify.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from modelkeep.attack.ball import Norm
+from modelkeep.certify.constants import Lipschitz, lipschitz, looked_at
 from modelkeep.certify.guarantees import Guarantee, Standard
-from modelkeep.certify.lipschitz import Lipschitz, lipschitz, looked_at
 from modelkeep.certify.tracing import operations
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter

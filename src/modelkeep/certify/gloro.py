@@ -8,8 +8,8 @@ from itertools import chain
 import torch
 
 from modelkeep.attack.ball import Norm
+from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Guarantee, Standard, with_bottom
-from modelkeep.certify.lipschitz import lipschitz
 from modelkeep.errors import ModelError, bad_parameter
 from modelkeep.model import Model
 

@@ -35,6 +35,11 @@ REGISTRY = (
     "modelkeep.harden.studies.plasticity.sweep:SWEEP",
     "modelkeep.harden.studies.plasticity.hypotheses:PHI",
     "modelkeep.harden.studies.table_4_1:TABLE_4_1",
+    "modelkeep.certify.studies.verified:TABLE_6_7",
+    "modelkeep.certify.studies.tightness:TIGHTNESS",
+    "modelkeep.certify.studies.posthoc:POSTHOC",
+    "modelkeep.certify.studies.relaxed:RELAXED",
+    "modelkeep.certify.studies.targeted:TARGETED",
 )
 
 

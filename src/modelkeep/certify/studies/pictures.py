@@ -11,7 +11,7 @@ from modelkeep.certify.guarantees import RelaxedTopK, Standard
 from modelkeep.certify.named import NamedSets, named_sets
 from modelkeep.certify.studies.overlapping import overlapping
 from modelkeep.certify.studies.relaxing import RADII, affinity, trained
-from modelkeep.certify.surface import draw_surfaces, surface
+from modelkeep.certify.surfaces import draw_surfaces, surface
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,8 +16,8 @@ from torch import nn
 
 from modelkeep import datasets
 from modelkeep.architectures import MinMax, cnn_2c2f, dense
+from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
-from modelkeep.certify.lipschitz import lipschitz
 from modelkeep.certify.objectives import GloRoTrades
 from modelkeep.certify.studies.overlapping import overlapping
 from modelkeep.data import Data

@@ -16,8 +16,8 @@ from torch import nn
 
 from modelkeep import datasets
 from modelkeep.architectures import cnn_2c2f, cnn_4c3f, cnn_6c2f
+from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Standard
-from modelkeep.certify.lipschitz import lipschitz
 from modelkeep.certify.lower import lipschitz_below
 from modelkeep.certify.train import orthogonal, train_certified
 from modelkeep.data import Data

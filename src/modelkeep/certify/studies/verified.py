@@ -41,7 +41,7 @@ def _quick(epochs: int, augmentation: Augmentation | None = None) -> Recipe:
 
 RECIPES: dict[Size, dict[str, Training]] = {
     "small": {
-        EASY: Training("cnn_2c2f", "trades", 0.31, _quick(30), weight=1.5),
+        EASY: Training("cnn_2c2f", "trades", 0.31, _quick(20), weight=1.5),
         FAR: Training("cnn_2c2f", "trades", Linear(0.0, 1.74, until=0.5), _quick(15), weight=1.5),
         FASHION: Training("cnn_2c2f", "trades", 0.31, _quick(14), weight=1.5),
         CIFAR: Training("cnn_2c2f", "trades", 0.15, _quick(12, _FLIP), weight=1.2),

@@ -10,7 +10,7 @@ from modelkeep import Data, Model, plots
 from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
 from modelkeep.certify.named import NamedSets, named_sets
 from modelkeep.certify.studies.overlapping import CENTRES, REACH, overlapping
-from modelkeep.certify.surface import Surface, draw_surfaces, surface
+from modelkeep.certify.surfaces import Surface, draw_surfaces, surface
 from modelkeep.errors import InputError
 from modelkeep.results import Result
 

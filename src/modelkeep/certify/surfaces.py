@@ -11,8 +11,8 @@ import torch
 
 from modelkeep import plots
 from modelkeep.attack.ball import Norm
+from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Guarantee
-from modelkeep.certify.lipschitz import lipschitz
 from modelkeep.data import Data
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.model import Model
