@@ -3,13 +3,12 @@
 2C2F with MinMax. Floor: the same network trained with plain cross-entropy, and its plain answers. No other tool takes
 an `nn.Module` as it is; the peer is what the thesis did, the power method from a new random start at every step, five
 iterations for every layer (A.4's power_iter). Verified accuracies are on the whole test sets, with sound bounds.
-MNIST's recipe here has fewer epochs than the study's, so that all of this stays within ten minutes.
+The recipes are those of the study `verified-accuracy` at its small size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -28,8 +27,7 @@ from modelkeep.certify.train import orthogonal
 from modelkeep.training import Objective, Recipe, Step, fit
 from modelkeep.training import cross_entropy as plain
 
-RADIUS, BATCH, STEPS, PEER_ITERATIONS = 0.3, 512, 24, 5
-MNIST_EPOCHS = 20
+RADIUS, BATCH, STEPS, PEER_ITERATIONS = 0.3, 512, 60, 5
 
 
 class FromScratch:
@@ -140,7 +138,7 @@ def vra(name: str, training: Training, seed: int) -> tuple[GloRoNet, Data, float
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     figures = cost_of_training(datasets.load("fashion-mnist", "train"), options.seed, options.repeats)
     print(f"training: {figures['train_over_plain']:.3f} of plain", flush=True)
@@ -149,9 +147,7 @@ def main() -> None:
     )
     print(f"Fashion-MNIST: {figures['fashion_vra_0_3_small']:.4f}", flush=True)
     figures |= cost_of_answers(net, test, options.repeats)
-    easy = RECIPES["small"][EASY]
-    shorter = replace(easy, recipe=replace(easy.recipe, epochs=min(MNIST_EPOCHS, easy.recipe.epochs or 0)))
-    _, _, figures["mnist_vra_0_3_small"], figures["mnist_seconds"] = vra("mnist", shorter, options.seed)
+    _, _, figures["mnist_vra_0_3_small"], figures["mnist_seconds"] = vra("mnist", RECIPES["small"][EASY], options.seed)
     report(dict(sorted(figures.items())), options.json)
 
 
