@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 24  # numbers of a batch of unit vectors and what becomes of the
 
 def block_norm(block: Block, tensors: Tensors, norm: Norm) -> float:
     """At least the operator norm of the block's linear part, in `norm` on both sides; float64, rounded outwards."""
-    if len(block.operations) == 1 and (norm != "l2" or block.operations[0].kind != "convolution"):
+    if len(block.operations) == 1 and (norm != "l2" or block.operations[0].kind not in ("convolution", "average_pool")):
         return _stepwise(block, tensors, norm)  # exact already
     if min(block.inputs, block.outputs) <= EXACT:
         if norm == "l2":

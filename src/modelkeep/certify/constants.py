@@ -112,7 +112,6 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
         gains, bounds = found[norm] if norm == "l2" else _bounded(graph, tensors, "l2")
         reached = {block.name: gains[block.source] * bounds[block.name] for block in graph.blocks}
         rounding = margin_rounding(model, graph.operations, tensors, {**gains, **reached})
-        margins = margins + _float64(rounding.slope, model, norm)
         if not all(torch.isfinite(found).all() for found in (margins, rounding.slope, rounding.offset)):
             raise ModelError("The bounds of this network are too large for float64, so nothing can be certified.")
         probe = model.probe()
@@ -151,15 +150,6 @@ def looked_at(
             "than rounding can explain. Does it use autocast, TF32 or a fast approximate convolution?"
         )
     return logits, stacked, error
-
-
-def _float64(slope: torch.Tensor, model: Model, norm: Norm) -> torch.Tensor:
-    """What the bounds may be too small by, as they are computed in float64: where parts of a block cancel, this counts.
-
-    It is the rounding of a pass in float64, of which the bounds are made, and many times over.
-    """
-    farther = math.sqrt(math.prod(model.input_shape)) if norm == "linf" else 1.0
-    return slope * (64 * farther * torch.finfo(torch.float64).eps / torch.finfo(model.dtype).eps)
 
 
 def _bounded(graph: Graph, tensors: dict[str, torch.Tensor], norm: Norm) -> tuple[dict[str, float], dict[str, float]]:

@@ -96,8 +96,8 @@ class Margins:
     def _absolute(self, block: Block) -> torch.Tensor:
         """The largest row sum (ℓ∞) or column sum (ℓ1) of absolute weights: exact for a block of one operation."""
         absolute = Block(block.source, block.shape, tuple(map(_without_signs, block.operations)))
-        tensors = {o.tensors["weight"]: self._tensors[o.tensors["weight"]].abs() for o in block.operations if o.tensors}
-        tensors = {**self._tensors, **tensors}
+        signed = [o.tensors[name] for o in block.operations for name in ("weight", "factor") if name in o.tensors]
+        tensors = {**self._tensors, **{key: self._tensors[key].abs() for key in signed}}
         if self._norm == "linf":
             ones = torch.ones(1, *block.shape, device=self._one.device, dtype=self._one.dtype)
             return run(absolute.operations, ones, tensors, start=block.source, constants=False)[block.name].max()
