@@ -101,6 +101,22 @@ def test_what_cannot_be_done_is_said(modelkeep: Run, digits_model: Path, tmp_pat
         assert says in " ".join(run.err.split())
 
 
+def test_a_network_trained_for_it_is_certified_where_a_plain_one_is_not(
+    modelkeep: Run, digits_model: Path, tmp_path: Path
+) -> None:
+    radius = ("--data", "digits", "--radius", "0.3")
+    run = modelkeep("certify", "train", "cnn_2c2f", *radius, "--epochs", "6", "--batch-size", "64", "--json")
+    assert run.code == 0, run.err
+    found = json.loads(run.out)
+    assert found["verified"]["value"] > 0.4
+    saved = tmp_path / "modelkeep-out" / "certified.safetensors"
+    assert {path.name for path in saved.parent.iterdir()} == {"certified.safetensors", "result.json"}
+    assert f"{found['verified']['value']:.3f}" in modelkeep("certify", saved, *radius).out
+    plain = modelkeep("certify", digits_model, *radius)
+    assert "Nothing is certified" in plain.out
+    assert "modelkeep certify train" in plain.out
+
+
 def test_the_help_names_both_uses(modelkeep: Run) -> None:
     run = modelkeep("certify", "--help")
     assert run.code == 0

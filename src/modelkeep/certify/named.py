@@ -9,11 +9,11 @@ import torch
 
 from modelkeep import plots
 from modelkeep.attack.ball import Norm
-from modelkeep.certify.constants import lipschitz
+from modelkeep.certify.certified import certify
 from modelkeep.certify.guarantees import Guarantee
 from modelkeep.data import Data
 from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.results import Estimate, Result, Tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,18 +59,15 @@ class NamedSets(Result):
 
 def named_sets(model: Model, guarantee: Guarantee, radius: float, data: Data, *, norm: Norm = "l2") -> NamedSets:
     """The set of classes that `guarantee` names for each image of `data` within `radius`."""
-    model.require_fit(data)
-    with measured(0, model.fingerprint(), data.fingerprint()) as provenance:
-        bound = lipschitz(model, norm)
-        logits, cost = model.logits(data.x), radius * bound.rate + bound.fixed(data.x)
-        return NamedSets(
-            guarantee=guarantee.name,
-            radius=radius,
-            classes=model.classes,
-            x=data.x,
-            labels=data.y,
-            sets=guarantee.sets(logits, cost),
-            bounds=data.bounds or (0.0, 1.0),
-            verified=Estimate.rate(int(guarantee.verified(logits, cost, data.y).sum()), len(data)),
-            provenance=provenance(),
-        )
+    found = certify(model, data, radius, norm, guarantee=guarantee)
+    return NamedSets(
+        guarantee=found.guarantee,
+        radius=radius,
+        classes=model.classes,
+        x=data.x,
+        labels=data.y,
+        sets=found.sets,
+        bounds=data.bounds or (0.0, 1.0),
+        verified=found.verified,
+        provenance=found.provenance,
+    )
