@@ -10,6 +10,7 @@ import torch
 from modelkeep.attack.ball import Norm
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Guarantee, Standard, with_bottom
+from modelkeep.certify.rounding import require_plain_arithmetic
 from modelkeep.errors import ModelError, bad_parameter
 from modelkeep.model import Model
 
@@ -85,6 +86,7 @@ class GloRoNet:
                 "The weights of this model were changed after its bounds were computed, so the bounds are not its own "
                 "any more. Make a new GloRoNet of it."
             )
+        require_plain_arithmetic(self.model.device)
         return self.model.logits(x)
 
     def _margin(self, logits: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

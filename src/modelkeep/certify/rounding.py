@@ -87,8 +87,8 @@ class Form:
         return Form({name: weight * factor for name, weight in self.weights.items()}, self.constant * factor)
 
 
-def unit_roundoff(model: Model) -> float:
-    """Half the distance from 1 to the next number of the model's type; refused where torch may round more coarsely."""
+def require_plain_arithmetic(device: torch.device) -> None:
+    """Refuse settings of torch under which a network rounds more coarsely than its type does."""
     if torch.get_float32_matmul_precision() != "highest":
         raise ModelError(
             "torch may round float32 products to fewer digits than float32 has (TF32, bfloat16): no bound covers that. "
@@ -100,10 +100,15 @@ def unit_roundoff(model: Model) -> float:
             "oneDNN may round float32 products to fewer digits than float32 has: no bound covers that. Set "
             'torch.backends.mkldnn.matmul.fp32_precision and .conv.fp32_precision to "ieee" first.'
         )
-    if torch.is_autocast_enabled(model.device.type):
-        raise ModelError("Under torch.autocast the network computes in another type than its own. Certify it outside.")
-    if model.device.type == "cuda" and torch.backends.cudnn.allow_tf32:
+    if torch.is_autocast_enabled(device.type):
+        raise ModelError("Under torch.autocast a network computes in another type than its own. Leave it out here.")
+    if device.type == "cuda" and torch.backends.cudnn.allow_tf32:
         raise ModelError("Convolutions on this device may use TF32. Set torch.backends.cudnn.allow_tf32 = False first.")
+
+
+def unit_roundoff(model: Model) -> float:
+    """Half the distance from 1 to the next number of the model's type."""
+    require_plain_arithmetic(model.device)
     types = {tensor.dtype for tensor in tensors_of(model.module).values() if tensor.is_floating_point()}
     if torch.float16 in types:
         raise ModelError(
