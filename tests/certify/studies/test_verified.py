@@ -15,6 +15,7 @@ from modelkeep.certify.studies.verified import (
     CIFAR,
     COLUMNS,
     EASY,
+    EXACT,
     FASHION,
     GLORO,
     PAPER,
@@ -33,8 +34,8 @@ from modelkeep.study.paper import Size
 from modelkeep.training import Linear, Recipe
 
 TINY = Training("cnn_2c2f", "emma", 0.2, Recipe(epochs=3, batch_size=64, learning_rate=Linear(5e-3, 0.0)))
-SOLID = {"clean": [9000, 10_000], "PGD": [850, 1000], "VRA": [7800, 10_000], "epochs": 3}
-BARE = {"clean": [9200, 10_000], "PGD": [300, 1000], "VRA": [0, 10_000], "epochs": 3}
+SOLID = {"clean": [9000, 10_000], "PGD": [850, 1000], "VRA": [7800, 10_000], EXACT: [7810, 10_000], "epochs": 3}
+BARE = {"clean": [9200, 10_000], "PGD": [300, 1000], "VRA": [0, 10_000], EXACT: [0, 10_000], "epochs": 3}
 
 
 def made_of(found: dict[str, dict[str, Any]]) -> StudyResult:
@@ -59,13 +60,13 @@ def made_of(found: dict[str, dict[str, Any]]) -> StudyResult:
     return StudyResult(study="test", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "test"))
 
 
-def test_a_trial_counts_what_the_net_itself_says(tmp_path: Path) -> None:
+def test_a_trial_counts_at_least_what_the_net_itself_says(tmp_path: Path) -> None:
     train, test = load("digits", "train").first(600), load("digits", "test").first(200)
     with working_in(tmp_path):
         found = verify_on(train, test, 0, 0.15, GLORO, TINY, attacked=100, steps=10)
         assert (tmp_path / "training").exists()  # it can be gone on with
     net = GloRoNet(trained(train, GLORO, TINY, 0), 0.15)
-    assert found["VRA"] == [int((net.predict(test.x) == test.y).sum()), 200]
+    assert int((net.predict(test.x) == test.y).sum()) <= found["VRA"][0] <= found[EXACT][0]
     assert found["clean"] == [int((net.model.predict(test.x) == test.y).sum()), 200]
     assert found["PGD"][1] == 100
     assert 0 < found["VRA"][0] <= found["clean"][0]
@@ -101,7 +102,7 @@ def test_the_paper_size_is_that_of_table_a_3() -> None:
 def test_the_report_has_ours_beside_the_thesis() -> None:
     table = report(made_of({GLORO: SOLID, STANDARD: BARE}))
     cells = {(cell.row, cell.column): cell for cell in table.cells}
-    assert len(cells) == 2 * len(TASKS) * len(COLUMNS)
+    assert len(cells) == 2 * len(TASKS) * (len(COLUMNS) + 1)
     cell = cells[f"{EASY}: {GLORO}", "VRA"]
     assert cell.ours is not None
     assert (cell.ours.value, cell.paper) == (0.78, PAPER[EASY, GLORO][2])
