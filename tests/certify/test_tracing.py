@@ -7,10 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
-import onnx.helper
-import onnx.numpy_helper
 import pytest
 import torch
 from torch import nn
@@ -19,6 +15,7 @@ from torch.nn import functional
 from certify.networks import Net, drawn, exactly, model_of
 from modelkeep import Model
 from modelkeep.card import Preprocessing
+from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.running import run
 from modelkeep.certify.tracing import operations, tensors_of
 from modelkeep.errors import ModelError
@@ -286,17 +283,40 @@ def test_more_than_one_output_is_refused() -> None:
         operations(model_of(net(lambda s, x: (s.first(x), x)), 4, classes=4))  # type: ignore[arg-type, return-value]
 
 
-def test_exported_networks_are_refused_with_what_to_do(tmp_path: Path) -> None:
-    exported = torch.export.export(linear(), (torch.zeros(2, 4),), dynamic_shapes=({0: torch.export.Dim("n")},))
-    torch.export.save(exported, tmp_path / "network.pt2")
-    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in "xy")
-    node, weight = (
-        onnx.helper.make_node("MatMul", ["x", "w"], ["y"]),
-        onnx.numpy_helper.from_array(np.eye(4, dtype="f4"), "w"),
+def _exported(module: nn.Module, folder: Path) -> list[Model]:
+    """The network as it comes back from a .pt2 and from an .onnx file."""
+    x = torch.zeros(2, 1, 8, 8)
+    exported = torch.export.export(module.eval(), (x,), dynamic_shapes=({0: torch.export.Dim("n")},))
+    torch.export.save(exported, folder / "network.pt2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, about its older exporter
+        torch.onnx.export(
+            module, (x,), str(folder / "network.onnx"), dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "n"}}
+        )
+    return [Model.load(folder / f"network.{ending}", input_shape=(1, 8, 8), classes=4) for ending in ("pt2", "onnx")]
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.LeakyReLU(0.3), nn.Tanh(), nn.ELU(1.5)], ids=str)
+def test_exported_networks_have_the_constants_of_their_code(activation: nn.Module, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3, stride=2, padding=1),
+        nn.BatchNorm2d(4),
+        activation,
+        nn.Conv2d(4, 4, 3, padding=1, groups=2),
+        activation,
+        nn.MaxPool2d(3, 1),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(4, 4),
     )
-    onnx.save(
-        onnx.helper.make_model(onnx.helper.make_graph([node], "network", [x], [y], [weight])), tmp_path / "network.onnx"
-    )
-    for path in ("network.pt2", "network.onnx"):
+    own = lipschitz(model_of(module, 1, 8, 8, classes=4))
+    for read in _exported(module, tmp_path):
+        torch.testing.assert_close(lipschitz(read).margins, own.margins, rtol=1e-6, atol=1e-9)
+
+
+def test_exported_operations_without_a_rule_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.LayerNorm(4))
+    for read in _exported(module, tmp_path):
         with pytest.raises(ModelError, match="read from a file of operations"):
-            operations(Model.load(tmp_path / path, input_shape=(4,), classes=4))
+            operations(read)

@@ -43,6 +43,12 @@ class Call:
             }
         return {**dict.fromkeys(names), **defaults, **dict(zip(names, self.args, strict=False)), **self.kwargs}
 
+    def keys(self, **named: Any) -> dict[str, str]:
+        """The state_dict's keys of these tensors; None stands for one that is not there."""
+        if any(isinstance(tensor, Value) for tensor in named.values()):
+            raise NoRule("its weights are made of the input")
+        return {name: self.key(tensor) for name, tensor in named.items() if tensor is not None}
+
 
 @dataclass(frozen=True)
 class Written:

@@ -17,7 +17,7 @@ from modelkeep.certify.rules.call import Call, NoRule, Value, Written, rule, val
 @rule(nn.Linear, functional.linear)
 def _dense(call: Call) -> Written:
     given = call.bound("input", "weight", "bias")
-    return Written("dense", (value(given["input"]),), tensors=_tensors(call, given, "weight", "bias"))
+    return Written("dense", (value(given["input"]),), tensors=call.keys(weight=given["weight"], bias=given["bias"]))
 
 
 @rule(nn.Conv1d, nn.Conv2d, functional.conv1d, functional.conv2d)
@@ -41,7 +41,7 @@ def _convolution(call: Call) -> Written:
         "dilation": dilation,
         "groups": int(given["groups"]),
     }
-    return Written("convolution", (made,), settings, _tensors(call, given, "weight", "bias"))
+    return Written("convolution", (made,), settings, call.keys(weight=given["weight"], bias=given["bias"]))
 
 
 @rule(nn.BatchNorm1d, nn.BatchNorm2d, functional.batch_norm)
@@ -50,8 +50,9 @@ def _batch_norm(call: Call) -> Written:
     given = call.bound(*names, training=False, momentum=0.1, eps=1e-5)
     if given["training"] or given["running_mean"] is None:
         raise NoRule("it normalises by the batch, so that one input changes the answer for another")
-    given = {**given, "mean": given["running_mean"], "variance": given["running_var"]}
-    tensors = _tensors(call, given, "mean", "variance", "weight", "bias")
+    tensors = call.keys(
+        mean=given["running_mean"], variance=given["running_var"], weight=given["weight"], bias=given["bias"]
+    )
     return Written("batch_norm", (value(given["input"]),), {"eps": float(given["eps"])}, tensors)
 
 
@@ -177,12 +178,6 @@ def _windows(given: Mapping[str, Any], made: Value) -> dict[str, Any]:
     kernel = _per_axis(given["kernel_size"], axes)
     stride = kernel if given["stride"] in (None, []) else _per_axis(given["stride"], axes)
     return {"kernel": kernel, "stride": stride, "padding": [[p, p] for p in _per_axis(given["padding"], axes)]}
-
-
-def _tensors(call: Call, given: Mapping[str, Any], *names: str) -> dict[str, str]:
-    if any(isinstance(given[name], Value) for name in names):
-        raise NoRule("its weights are made of the input")
-    return {name: call.key(given[name]) for name in names if given[name] is not None}
 
 
 def _per_axis(number: Any, axes: int) -> list[int]:
