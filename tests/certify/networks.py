@@ -96,8 +96,11 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 def drawn(seed: int, activations: tuple[str, ...] = tuple(ACTIVATIONS)) -> Model:
-    """A random small network: a chain of 1 to 4 parts, each plain, residual, concatenated, pooled or moved about."""
-    generator = torch.Generator().manual_seed(seed)
+    """A random small network: a chain of 1 to 4 parts, each plain, residual, concatenated, pooled or moved about.
+
+    Where "none" is the only activation, it is affine as a whole.
+    """
+    generator, affine = torch.Generator().manual_seed(seed), activations == ("none",)
 
     def pick(*choices: Any) -> Any:
         return choices[int(torch.randint(len(choices), (), generator=generator))]
@@ -109,7 +112,7 @@ def drawn(seed: int, activations: tuple[str, ...] = tuple(ACTIVATIONS)) -> Model
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for _ in range(pick(1, 2, 3, 4)):
-            part = _flat_part(pick, x.shape[1]) if flat else _spatial_part(pick, x)
+            part = _flat_part(pick, x.shape[1], affine) if flat else _spatial_part(pick, x, affine)
             activation = ACTIVATIONS[pick(*activations)]()
             if isinstance(activation, MinMax) and part(x).shape[1] % 2:
                 activation = nn.Identity()
@@ -134,45 +137,52 @@ def _unsettle(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
     nn.init.uniform_(layer.running_var, 0.01, 2)
 
 
-def _flat_part(pick: Callable[..., Any], width: int) -> nn.Module:
+def _flat_part(pick: Callable[..., Any], width: int, affine: bool) -> nn.Module:
     wide = pick(2, 4, 6)
     kinds: list[Callable[[], nn.Module]] = [
         lambda: nn.Linear(width, wide),
         lambda: nn.Sequential(nn.Linear(width, wide), nn.BatchNorm1d(wide)),
         lambda: Net(lambda s, x: x + s.inner(x), inner=nn.Linear(width, width)),
-        lambda: Net(lambda s, x: x - 0.5 * s.inner(x).tanh(), inner=nn.Linear(width, width)),
-        lambda: Net(
-            lambda s, x: torch.cat([s.a(x), -2 * s.b(x).relu()], 1), a=nn.Linear(width, 2), b=nn.Linear(width, 2)
-        ),
-        lambda: Net(lambda s, x: s.inner(s.inner(x).relu()), inner=nn.Linear(width, width)),
+        lambda: Net(lambda s, x: torch.cat([x, -2 * s.inner(x)], 1), inner=nn.Linear(width, 2)),
+        lambda: Net(lambda s, x: s.inner(s.inner(x)), inner=nn.Linear(width, width)),
         lambda: Net(lambda s, x: x * s.scale / -0.7 + s.scale, scale=nn.Parameter(torch.randn(width))),
     ]
-    made: nn.Module = pick(*kinds)()
+    bent: list[Callable[[], nn.Module]] = [
+        lambda: Net(lambda s, x: x - 0.5 * s.inner(x).tanh(), inner=nn.Linear(width, width)),
+        lambda: Net(lambda s, x: torch.cat([x, -2 * s.inner(x).relu()], 1), inner=nn.Linear(width, 2)),
+        lambda: Net(lambda s, x: s.inner(s.inner(x).relu()), inner=nn.Linear(width, width)),
+    ]
+    made: nn.Module = pick(*kinds, *([] if affine else bent))()
     return made
 
 
-def _spatial_part(pick: Callable[..., Any], x: torch.Tensor) -> nn.Module:
+def _spatial_part(pick: Callable[..., Any], x: torch.Tensor, affine: bool) -> nn.Module:
     channels, axes = x.shape[1], x.ndim - 2
     convolution: Any = nn.Conv1d if axes == 1 else nn.Conv2d
+    average: Any = nn.AvgPool1d if axes == 1 else nn.AvgPool2d
+    largest: Any = nn.MaxPool1d if axes == 1 else nn.MaxPool2d
     wide, stride, dilation = pick(2, 4), pick(1, 1, 2), pick(1, 2)
-    small = min(x.shape[2:]) < 4
     kinds: list[Callable[[], nn.Module]] = [
         lambda: convolution(channels, wide, 3, stride, padding=2, dilation=dilation),
         lambda: convolution(channels, wide, pick(2, 3), padding="same", dilation=dilation),
         lambda: convolution(channels, channels * 2, 2, stride, padding=1, groups=channels),
         lambda: Net(lambda s, x: x + s.inner(x), inner=convolution(channels, channels, 3, padding=1)),
-        lambda: Net(lambda s, x: s.inner(x).relu() - x, inner=convolution(channels, channels, 3, padding=1)),
         lambda: Net(lambda s, x: torch.cat([x, s.inner(x)], 1), inner=convolution(channels, 2, 1)),
-        lambda: (nn.MaxPool1d if axes == 1 else nn.MaxPool2d)(3, pick(1, 2), padding=1),
-        lambda: (nn.AvgPool1d if axes == 1 else nn.AvgPool2d)(3, pick(1, 2), padding=1),
+        lambda: average(3, pick(1, 2), padding=1),
         lambda: Net(lambda s, x: x.transpose(1, 2)),
+    ]
+    bent: list[Callable[[], nn.Module]] = [
+        lambda: Net(lambda s, x: s.inner(x).relu() - x, inner=convolution(channels, channels, 3, padding=1)),
+        lambda: largest(3, pick(1, 2), padding=1),
+        lambda: largest(2, 1, padding=1, dilation=dilation if min(x.shape[2:]) > 1 else 1),
     ]
     if axes == 2:
         kinds += [
             lambda: nn.Sequential(nn.Conv2d(channels, wide, 3, padding=1), nn.BatchNorm2d(wide)),
             lambda: nn.ZeroPad2d((1, -1, 0, 2)),
         ]
-        if not small and x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0:
-            kinds += [lambda: nn.PixelUnshuffle(2), lambda: nn.AdaptiveAvgPool2d(2), lambda: nn.AdaptiveMaxPool2d(2)]
-    made: nn.Module = pick(*kinds)()
+        if min(x.shape[2:]) >= 4 and x.shape[2] % 2 == 0 and x.shape[3] % 2 == 0:
+            kinds += [lambda: nn.PixelUnshuffle(2), lambda: nn.AdaptiveAvgPool2d(2)]
+            bent += [lambda: nn.AdaptiveMaxPool2d(2)]
+    made: nn.Module = pick(*kinds, *([] if affine else bent))()
     return made
