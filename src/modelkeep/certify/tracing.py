@@ -177,7 +177,9 @@ def _is_of_shapes(node: fx.Node) -> bool:
     """Whether it only asks for the shape or type of a value, which is the same for every input."""
     if node.op == "call_method":
         return node.target in ("size", "dim", "ndimension", "numel")
-    return node.target is getattr and node.args[1] in ("shape", "ndim", "dtype", "device")
+    if node.target is getattr:
+        return node.args[1] in ("shape", "ndim", "dtype", "device")
+    return node.target is torch.ops.aten.sym_size.int
 
 
 def _compare(model: Model, written: tuple[Operation, ...]) -> None:

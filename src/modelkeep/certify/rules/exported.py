@@ -45,12 +45,18 @@ _SAME: dict[Any, Any] = {
     aten.silu.default: functional.silu,
     aten.selu.default: functional.selu,
     aten.gelu.default: functional.gelu,
-    aten.elu.default: functional.elu,
     aten.softplus.default: functional.softplus,
     aten.leaky_relu.default: functional.leaky_relu,
     aten.hardtanh.default: functional.hardtanh,
 }
 RULES.update({target: RULES[same] for target, same in _SAME.items()})
+
+
+@rule(aten.elu.default)
+def _elu(call: Call) -> Written:
+    if len(call.args) > 2 or set(call.kwargs) - {"alpha"}:
+        raise NoRule("it scales what it is given or what it makes")
+    return RULES[functional.elu](call)
 
 
 @rule(aten.batch_norm.default)
