@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -159,6 +160,18 @@ def test_preprocessing_rounds_too() -> None:
     x = torch.tensor([[1e3, -7.1]]) + torch.linspace(-1, 1, 101)[:, None] * torch.tensor([1e-2, 1.0])
     assert float(margin_errors(model, x).max()) > 0
     assert tightness(model, x) < 1
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 5), (4, 3, 3)], ids=["features", "sequence", "image"])
+def test_batch_norm_rounds_within_the_bound_where_mean_and_bias_cancel(shape: tuple[int, ...]) -> None:
+    for mean, variance, weight, bias in ((1e4, 1e-6, -30.0, 1e7), (-3.0, 0.0, 5.0, 2.0), (1e3, 1e6, 1e-3, 0.0)):
+        norm = nn.BatchNorm2d(4) if len(shape) == 3 else nn.BatchNorm1d(4)
+        norm.running_mean, norm.running_var = torch.full((4,), mean), torch.full((4,), variance)
+        nn.init.constant_(norm.weight, weight)
+        nn.init.constant_(norm.bias, bias)
+        model = model_of(nn.Sequential(norm, nn.Flatten()), *shape, classes=math.prod(shape))
+        x = mean + torch.randn(40, *shape, generator=torch.Generator().manual_seed(0))
+        assert 0 < tightness(model, x) < 1
 
 
 def test_float64_rounds_two_thousand_million_times_finer() -> None:
