@@ -29,6 +29,7 @@ def test_every_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "settings"),  # where keys are made
     }
     python, ran = "", ""
 

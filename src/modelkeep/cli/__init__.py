@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="Trust and control for the deep model that you own: explain it, attack it, harden it, audit it.\n\n"
+    help="Trust and control for the deep model that you own: explain, attack, harden, certify, audit it.\n\n"
     "Start with `modelkeep demo`, then run `modelkeep audit` on your own model.",
 )
 app.command()(demo)
