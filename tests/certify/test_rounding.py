@@ -70,8 +70,7 @@ def test_every_activation_rounds_within_the_bound(name: str) -> None:
 
 def test_ends_of_hardtanh_are_rounded() -> None:
     """0.1 is none of float32's numbers: the network clamps a little beside it."""
-    module = nn.Sequential(nn.Hardtanh(-0.1, 0.1), dense([[1.0, 0.0], [0.0, 1.0]]))
-    model = model_of(module, 2, classes=2)
+    model = model_of(nn.Hardtanh(-0.1, 0.1), 2, classes=2)
     x = torch.tensor([[5.0, 0.0]])
     assert float(margin_errors(model, x).max()) > 1e-9
     assert tightness(model, x) < 1
@@ -81,6 +80,16 @@ def test_elu_with_a_large_alpha() -> None:
     module = nn.Sequential(nn.ELU(1e4), dense([[1.0, 0.0], [0.0, 1.0]]))
     x = torch.stack([-torch.logspace(-8, 1, 500), torch.zeros(500)], dim=1)
     assert tightness(model_of(module, 2, classes=2), x) < 1
+
+
+def test_the_step_of_softplus_counts_also_in_float64() -> None:
+    """Above 20 torch gives x itself: 2e-9 less than log(1 + exp(x)), where float64 rounds by 4e-15."""
+    module = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Softplus()).double()
+    nn.init.eye_(module[0].weight)  # type: ignore[arg-type]
+    model, x = model_of(module, 2, classes=2), torch.tensor([[20.0001, 0.0]], dtype=torch.float64)
+    with torch.no_grad():
+        missing = x[0, 0] + torch.log1p(torch.exp(-x[0, 0])) - model.forward(x)[0, 0]
+    assert 2e-9 < float(missing) < float(allowed(lipschitz(model), x)[0, 0, 1])
 
 
 def test_sums_that_cancel_are_bounded_and_nearly_reach_it() -> None:
@@ -164,14 +173,14 @@ def test_preprocessing_rounds_too() -> None:
 
 @pytest.mark.parametrize("shape", [(4,), (4, 5), (4, 3, 3)], ids=["features", "sequence", "image"])
 def test_batch_norm_rounds_within_the_bound_where_mean_and_bias_cancel(shape: tuple[int, ...]) -> None:
-    for mean, variance, weight, bias in ((1e4, 1e-6, -30.0, 1e7), (-3.0, 0.0, 5.0, 2.0), (1e3, 1e6, 1e-3, 0.0)):
+    for mean, variance, weight, bias in ((1e4, 1e-6, -30.0, 1e7), (-3.0, 0.0, 5.0, 2.0), (12345.0, 1.0, 1.0, 12345.0)):
         norm = nn.BatchNorm2d(4) if len(shape) == 3 else nn.BatchNorm1d(4)
-        norm.running_mean, norm.running_var = torch.full((4,), mean), torch.full((4,), variance)
+        norm.running_mean, norm.running_var = mean + torch.arange(4) / 3, torch.full((4,), variance)
         nn.init.constant_(norm.weight, weight)
         nn.init.constant_(norm.bias, bias)
         model = model_of(nn.Sequential(norm, nn.Flatten()), *shape, classes=math.prod(shape))
-        x = mean + torch.randn(40, *shape, generator=torch.Generator().manual_seed(0))
-        assert 0 < tightness(model, x) < 1
+        x = torch.randn(40, *shape, generator=torch.Generator().manual_seed(0))
+        assert 0 < tightness(model, torch.cat([mean + x, 1e-3 * x])) < 1
 
 
 def test_float64_rounds_two_thousand_million_times_finer() -> None:
@@ -195,6 +204,14 @@ def test_bfloat16_is_accounted_for_where_it_is_small() -> None:
     x = inputs(model, seed=0, n=48)
     x = torch.cat([x, torch.tensor([[1.0, 1.0, 1.0, 1.0]]) * torch.linspace(1, 1.02, 41)[:, None]])
     assert 1e-3 < tightness(model, x) < 1
+
+
+def test_rounding_the_input_to_bfloat16_is_an_error_of_its_own() -> None:
+    """A network that adds none, but for the type of its weights."""
+    model = model_of(Net(lambda s, x: x.relu(), unused=nn.Parameter(torch.zeros(1).bfloat16())), 2, classes=2)
+    x = torch.stack([torch.linspace(1, 1.02, 41), torch.zeros(41)], dim=1)
+    assert float(margin_errors(model, x).max()) > 1e-3
+    assert tightness(model, x) <= 1
 
 
 def test_bfloat16_is_refused_where_it_is_wide() -> None:
