@@ -56,8 +56,9 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """What a person calls it."""
-        given = ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in self.parameters.items())
+        """What a person calls it; of a long value only the beginning."""
+        values = {name: json.dumps(value, ensure_ascii=False) for name, value in self.parameters.items()}
+        given = ", ".join(f"{k}={v if len(v) <= 40 else f'{v[:36]} …'}" for k, v in values.items())
         return f"{self.function.partition(':')[2]}({given}) seed {self.seed}"
 
     def now(self) -> Trial:
