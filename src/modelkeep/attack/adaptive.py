@@ -68,9 +68,7 @@ def eot(model: Model, samples: int) -> Model:
 
 def shared_copy(module: nn.Module) -> nn.Module:
     """A copy of the network's structure around the very same parameters and buffers."""
-    with warnings.catch_warnings(
-        action="ignore", category=FutureWarning
-    ):  # torch's own, on copying traced graphs
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # torch's own, on copying traced graphs
         return copy.deepcopy(module, {id(tensor): tensor for tensor in chain(module.parameters(), module.buffers())})
 
 
