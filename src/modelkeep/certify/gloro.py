@@ -92,8 +92,7 @@ class GloRoNet:
     def _margin(self, logits: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """m(x) with the rounding of the pass, `(n,)`, in float64."""
         exact = logits.double()
-        length = torch.linalg.vector_norm(x.flatten(1), dim=1, keepdim=True, dtype=torch.float64).to(logits.device)
-        length = length * (1 + 1e-9)
+        length = _length(x).to(logits.device)
         if isinstance(self.guarantee, Standard):  # asks for one row of pairs only
             top, predicted = exact.max(dim=1, keepdim=True)
             row = predicted.squeeze(1)
@@ -106,6 +105,16 @@ class GloRoNet:
                 for some, lengths in zip(torch.split(exact, chunk), torch.split(length, chunk), strict=True)
             ]
         )
+
+
+def _length(x: torch.Tensor) -> torch.Tensor:
+    """At least the ℓ2 length of each input, `(n, 1)` in float64; of float32 inputs five times faster in float32."""
+    flat = x.flatten(1)
+    if x.dtype != torch.float32:
+        flat = flat.double()
+    length: torch.Tensor = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
+    # The sum of d squares is off by at most d roundings of it, and its root by half of that.
+    return length.double() * (1 + (flat.shape[1] + 8) * torch.finfo(flat.dtype).eps)
 
 
 def _tensors(model: Model) -> list[torch.Tensor]:
