@@ -14,7 +14,6 @@ from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Case, Search
 from modelkeep.attack.health import Health, beaten
 from modelkeep.attack.keeper import Keeper
-from modelkeep.attack.layout import channels_last
 from modelkeep.model import Model
 
 
@@ -44,7 +43,6 @@ class Campaign:
     stages: list[Stage] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.faster = channels_last(self.model)
         self.adversarial = self.original.clone()
         self.stands = ~self._answered(self.after, self.goal)
         self.waiting = torch.empty(0, dtype=torch.int64)
@@ -78,8 +76,7 @@ class Campaign:
 
     def _try(self, search: Search, stage: Stage, index: torch.Tensor) -> int:
         """Run the search on some examples, keep what holds, and say how many that are."""
-        # Who sees weights leads by more than rounding, and may search on a faster copy; here the owner's own decides.
-        view = search.sees(self.faster if issubclass(search.sees, Weights) else self.model)
+        view = search.sees(self.model)
         case = Case(
             view=view,
             original=self.original[index],
