@@ -21,13 +21,13 @@ from modelkeep.cli.given import (
     model_and_data,
     training_data,
 )
+from modelkeep.cli.verify import verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from modelkeep.certify.guarantees import Guarantee
     from modelkeep.certify.schema import Certificate
-    from modelkeep.certify.verifier import Report
     from modelkeep.data import Data
     from modelkeep.model import Model
 
@@ -170,11 +170,16 @@ def train(
     from modelkeep import progress
     from modelkeep.certify import certify as certified
     from modelkeep.certify import train_certified
+    from modelkeep.errors import InputError
+    from modelkeep.files import replacing
     from modelkeep.training import Linear, Recipe
 
     trained, examined = _to_train(model, data, weights, input_shape, label, device)
     promise = _guarantee(guarantee, trained.classes)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"'{out}' cannot be made: {error.strerror}.") from error
     checkpoint = out / "certify.checkpoint"
     with progress.shown():
         train_certified(
@@ -190,7 +195,8 @@ def train(
         )
         found = certified(trained, examined, radius, norm, guarantee=promise)
     saved = trained.save(out / "certified.safetensors")
-    (out / "result.json").write_text(found.to_json(), encoding="utf-8")
+    with replacing(out / "result.json") as unfinished:
+        unfinished.write_text(found.to_json(), encoding="utf-8")
     checkpoint.unlink(missing_ok=True)
     if as_json:
         typer.echo(found.to_json())
@@ -215,41 +221,6 @@ def _to_train(
     arguments = {"input_shape": list(examined.input_shape), "classes": len(examined.classes)}
     architecture = f"{architectures.__name__}:{model}"
     return Model.load(architecture, like=examined, device=device, arguments=arguments), examined
-
-
-@app.command(epilog="Exit code 0: nothing fails; 1: something does.")
-def verify(
-    certificate: Annotated[Path, typer.Argument(help="The certificate.json that you were given.")],
-    weights: Annotated[Path | None, typer.Option(help="The model's .safetensors file.")] = None,
-    data: Annotated[str | None, typer.Option(help="An .npz file with the inputs in `x`, or a data set.")] = None,
-    signer: Annotated[str | None, typer.Option(help="The fingerprint that the signer told you.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
-) -> None:
-    """Check a certificate with a small program of its own, which shares no code with what certified.
-
-    It needs only numpy, also without the rest of ModelKeep: `python -m modelkeep.certify.verifier --help`. Example:
-
-    * `modelkeep certify verify certificate.json --weights model.safetensors --data inputs.npz --signer 1a2b:…`
-    """
-    from modelkeep import datasets
-    from modelkeep.certify import verifier
-    from modelkeep.errors import InputError
-
-    try:
-        if data is None:
-            inputs = None
-        elif data.endswith(".npz"):
-            inputs = verifier.read_inputs(Path(data))
-        else:
-            inputs = datasets.open(data, part="test").x.numpy()
-    except verifier.Refused as error:
-        raise InputError(str(error)) from error
-    report = verifier.verify(certificate, weights=weights, inputs=inputs, signer=signer)
-    if as_json:
-        typer.echo(report.to_json())
-    else:
-        _print_report(report)
-    raise typer.Exit(0 if report.accepted else 1)
 
 
 def _guarantee(text: str, classes: Sequence[str]) -> Guarantee:
@@ -302,14 +273,4 @@ def _print(made: Certificate, record: Path, weights: Path) -> None:
     )
 
 
-def _print_report(report: Report) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    colours = {"holds": "green", "fails": "red"}
-    table = Table("check", "result", "what it says")
-    for check in report.checks:
-        table.add_row(check.name, f"[{colours.get(check.status, 'yellow')}]{check.status}[/]", check.says)
-    console = Console()
-    console.print(table)
-    console.print(report.verdict, markup=False, highlight=False)
+app.command(epilog="Exit code 0: nothing fails; 1: something does.")(verify)

@@ -1,0 +1,58 @@
+"""`modelkeep certify verify`: check a certificate that somebody else made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from modelkeep.certify.verifier import Report
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="The certificate.json that you were given.")],
+    weights: Annotated[Path | None, typer.Option(help="The model's .safetensors file.")] = None,
+    data: Annotated[str | None, typer.Option(help="An .npz file with the inputs in `x`, or a data set.")] = None,
+    signer: Annotated[str | None, typer.Option(help="The fingerprint that the signer told you.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
+) -> None:
+    """Check a certificate with a small program of its own, which shares no code with what certified.
+
+    It needs only numpy, also without the rest of ModelKeep: `python -m modelkeep.certify.verifier --help`. Example:
+
+    * `modelkeep certify verify certificate.json --weights model.safetensors --data inputs.npz --signer 1a2b:…`
+    """
+    from modelkeep import datasets
+    from modelkeep.certify import verifier
+    from modelkeep.errors import InputError
+
+    try:
+        if data is None:
+            inputs = None
+        elif data.endswith(".npz"):
+            inputs = verifier.read_inputs(Path(data))
+        else:
+            inputs = datasets.open(data, part="test").x.numpy()
+    except verifier.Refused as error:
+        raise InputError(str(error)) from error
+    report = verifier.verify(certificate, weights=weights, inputs=inputs, signer=signer)
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        _print_report(report)
+    raise typer.Exit(0 if report.accepted else 1)
+
+
+def _print_report(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    colours = {"holds": "green", "fails": "red"}
+    table = Table("check", "result", "what it says")
+    for check in report.checks:
+        table.add_row(check.name, f"[{colours.get(check.status, 'yellow')}]{check.status}[/]", check.says)
+    console = Console()
+    console.print(table)
+    console.print(report.verdict, markup=False, highlight=False)
