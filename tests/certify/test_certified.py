@@ -178,3 +178,11 @@ def test_certifying_leaves_the_network_as_it_was() -> None:
     certify(model, drawn_data(model), radius=0.1)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.module.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in model.module.parameters())
+
+
+def test_a_promise_of_all_classes_has_no_limit_and_can_be_drawn() -> None:
+    model = model_of(nn.Linear(5, 4), 5, classes=4)
+    found = certify(model, drawn_data(model), 0.1, guarantee=RelaxedTopK(4))
+    assert torch.isinf(found.radii).all()
+    assert found.certified_at(1e9).value == 1.0
+    assert found.draw().axes

@@ -118,6 +118,29 @@ def test_it_notices_every_usual_way_to_change_weights() -> None:
         GloRoNet(model, 0.1).predict(points(3))
 
 
+def test_it_notices_a_part_that_was_replaced_or_set_or_hooked() -> None:
+    def made() -> Model:
+        torch.manual_seed(0)
+        return Model(nn.Sequential(nn.Linear(6, 5), nn.LeakyReLU(0.1), nn.Linear(5, 3)), input_shape=(6,), classes=3)
+
+    def replace(module: nn.Sequential) -> None:
+        module[1] = nn.GELU().eval()
+
+    def set_slope(module: nn.Sequential) -> None:
+        setattr(module[1], "negative_slope", 5.0)  # noqa: B010 - mypy takes it for a tensor
+
+    def hook(module: nn.Sequential) -> None:
+        module[0].register_forward_hook(lambda part, given, result: 9 * result)
+
+    for change in (replace, set_slope, hook):
+        model = made()
+        net = GloRoNet(model, 0.1)
+        assert isinstance(model.module, nn.Sequential)
+        change(model.module)
+        with pytest.raises(ModelError, match=r"parts of this model were changed|has a hook"):
+            net.predict(points(3))
+
+
 def test_it_refuses_what_cannot_be_certified() -> None:
     with pytest.raises(InputError, match="'radius' parameter of GloRoNet must be a number above 0"):
         GloRoNet(linear(), 0.0)

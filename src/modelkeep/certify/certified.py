@@ -69,7 +69,7 @@ class Certified(Result):
         """The share of inputs that are certified, against the radius."""
         from modelkeep import plots
 
-        end = max(float(self.radii[self.radii.isfinite()].max()), self.radius) if len(self.radii) else self.radius
+        end = max([self.radius, *self.radii[self.radii.isfinite()].tolist()])
         radii = [end * step / 50 for step in range(51)]
         return plots.curve(
             radii,

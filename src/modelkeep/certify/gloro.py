@@ -11,8 +11,10 @@ from modelkeep.attack.ball import Norm
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Guarantee, Standard, with_bottom
 from modelkeep.certify.rounding import require_plain_arithmetic
+from modelkeep.certify.tracing import require_plain
 from modelkeep.errors import ModelError, bad_parameter
 from modelkeep.model import Model
+from modelkeep.slices.traced import identity
 
 _CHUNK = 10_000_000  # numbers that the costs of all pairs of classes may take at a time
 
@@ -20,9 +22,9 @@ _CHUNK = 10_000_000  # numbers that the costs of all pairs of classes may take a
 class GloRoNet:
     """The model with one more output, ⊥: it is the largest where the answer could change within `radius`.
 
-    The bounds are computed once, here; after that a certified answer costs one pass. They hold for the weights as they
-    are now, so a net whose weights were changed since refuses to answer. (Writing through `tensor.data` hides a change
-    from torch itself, and so from this check.)
+    The bounds are computed once, here; after that a certified answer costs one pass. They hold for the network as it is
+    now, so a net whose weights or parts were changed since refuses to answer. (Writing through `tensor.data` hides a
+    change from torch itself, and so from this check.)
 
     >>> from torch import nn
     >>> module = nn.Linear(2, 2, bias=False)
@@ -48,6 +50,8 @@ class GloRoNet:
         self._offset = (radius * self.bounds.rate + nothing).to(model.device)
         # A detached tensor shares memory and version with its parameter, and keeps the memory from being used anew.
         self._weights = [(tensor.detach(), tensor._version) for tensor in _tensors(model)]
+        self._parts = identity(model.module)
+        self._held = list(model.module.modules())  # alive, so that no new part takes the place of an old one in memory
 
     @property
     def bottom(self) -> int:
@@ -82,10 +86,11 @@ class GloRoNet:
             tensor.data_ptr() != kept.data_ptr() or tensor._version != version
             for tensor, (kept, version) in zip(now, self._weights, strict=True)
         ):
-            raise ModelError(
-                "The weights of this model were changed after its bounds were computed, so the bounds are not its own "
-                "any more. Make a new GloRoNet of it."
-            )
+            raise _changed("The weights")
+        self.model.require_eval()
+        if identity(self.model.module) != self._parts:
+            raise _changed("The parts")
+        require_plain(self.model.module)
         require_plain_arithmetic(self.model.device)
         return self.model.logits(x)
 
@@ -105,6 +110,13 @@ class GloRoNet:
                 for some, lengths in zip(torch.split(exact, chunk), torch.split(length, chunk), strict=True)
             ]
         )
+
+
+def _changed(what: str) -> ModelError:
+    return ModelError(
+        f"{what} of this model were changed after its bounds were computed, so the bounds are not its own any more. "
+        "Make a new GloRoNet of it."
+    )
 
 
 def _length(x: torch.Tensor) -> torch.Tensor:

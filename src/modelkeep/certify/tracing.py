@@ -34,7 +34,7 @@ def operations(model: Model) -> tuple[Operation, ...]:
     ['input', 'reshape', 'dense']
     """
     model.require_eval()
-    _require_plain(model.module)
+    require_plain(model.module)
     try:
         graph = followed(model.module, leaves=(MinMax,))
     except Untraceable as error:
@@ -162,7 +162,7 @@ class _Writer(fx.Interpreter):
         self.written = [operation for operation in self.written if operation.name in needed]
 
 
-def _require_plain(module: nn.Module) -> None:
+def require_plain(module: nn.Module) -> None:
     """Refuse what no trace shows, and a comparison at a few inputs may miss."""
     for name, part in module.named_modules():
         if part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part):
