@@ -49,6 +49,18 @@ class ResultError(ModelKeepError):
     """A stored result cannot be read back."""
 
 
+class PredictionError(InputError):
+    """A prediction is not one: NaN, negative, not summing to one, of the wrong shape. It is never answered."""
+
+
+class GuardError(ModelKeepError):
+    """A gateway cannot be configured, started or asked as it was."""
+
+
+class StoreUnavailable(GuardError):
+    """The durable state cannot be reached now; nothing was lost, and the same call may be made again."""
+
+
 class MissingExtra(ModelKeepError, ImportError):
     """An optional dependency is needed and not installed."""
 

@@ -1,0 +1,1 @@
+"""Extract: steal a model through its answers, as a thief would, and measure how far that goes."""

@@ -1,0 +1,1 @@
+"""The defences of ModelGuard (paper 003), each a small function of a prediction."""

@@ -1,0 +1,142 @@
+"""Predictions on a grid: whole units that sum to exactly one, so that no constraint is ever a matter of rounding.
+
+A confidence is a whole number of units of 2⁻²⁴, the finest grid whose points float32 holds exactly. Distances, budgets,
+ties and sums are then integers: equal on every machine, in any order of addition.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkeep.errors import PredictionError, bad_parameter
+from modelkeep.guard.compiled import compiled
+
+BITS = 24
+ONE = 1 << BITS  # the units that the confidences of a prediction sum to
+
+Units = NDArray[np.int32]  # (n, classes); every row sums to ONE, and its largest entry stands strictly above the others
+OFF = 1e-2  # confidences that sum to one only within this are no softmax of any float type
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Clean predictions on the grid.
+
+    `units: (n, classes)`; `labels: (n,)` the top-1 labels of the predictions as they came (the first of equals);
+    `spent: (n,)` what going to the grid itself moved them, in units and rounded up: it is taken off every budget, so
+    that a constraint that holds here holds for the predictions as they came.
+    """
+
+    units: Units
+    labels: NDArray[np.int64]
+    spent: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+
+def snap(predictions: NDArray[Any]) -> Predictions:
+    """The nearest grid points of `predictions: (n, classes)`, with the top-1 labels kept and made strict.
+
+    >>> on_grid = snap(np.array([[0.25, 0.25, 0.5]], dtype=np.float32))
+    >>> on_grid.units / ONE, on_grid.labels, on_grid.spent
+    (array([[0.25, 0.25, 0.5 ]]), array([2]), array([0]))
+    >>> snap(np.array([[0.1, float("nan")]]))
+    Traceback (most recent call last):
+    modelkeep.errors.PredictionError: Prediction 0 of 1 holds NaN or infinity, so it is no answer.
+    """
+    given = np.ascontiguousarray(predictions, dtype=np.float64)
+    if given.ndim != 2 or given.shape[1] < 2:
+        raise PredictionError(
+            f"Predictions are a table of (queries, classes) with two classes or more. Got shape {given.shape}."
+        )
+    if given.shape[1] > ONE // 4:
+        raise PredictionError(f"The grid holds at most {ONE // 4} classes. Got {given.shape[1]}.")
+    units = np.empty(given.shape, dtype=np.int32)
+    labels = np.empty(len(given), dtype=np.int64)
+    spent = np.empty(len(given), dtype=np.int64)
+    wrong, row = _snap(given, units, labels, spent)
+    if wrong:
+        reason = (
+            "holds NaN or infinity",
+            "holds a negative confidence",
+            f"sums to {given[row].sum():.6g} and not to 1 (are these logits? declare them as such)",
+        )[wrong - 1]
+        raise PredictionError(f"Prediction {row} of {len(given)} {reason}, so it is no answer.")
+    return Predictions(units, labels, spent)
+
+
+def confidences(units: Units) -> NDArray[np.float32]:
+    """The grid points as float32, exactly."""
+    return units.astype(np.float32) * np.float32(1 / ONE)
+
+
+def distortion(ours: Units, theirs: Units) -> NDArray[np.int64]:
+    """The ℓ1 distance of each pair of rows, in units."""
+    return np.abs(ours.astype(np.int64) - theirs).sum(axis=-1)
+
+
+def budget(epsilon: float) -> int:
+    """An ℓ1 budget in whole units, rounded down."""
+    if not 0 <= epsilon <= 2:
+        raise bad_parameter("budget", "epsilon", "between 0 and 2, the ℓ1 diameter of the simplex", epsilon)
+    return math.floor(epsilon * ONE)
+
+
+@compiled
+def _snap(
+    given: NDArray[np.float64], units: Units, labels: NDArray[np.int64], spent: NDArray[np.int64]
+) -> tuple[int, int]:
+    """Fill `units`, `labels` and `spent`; (reason, row) of the first prediction that is none, else (0, 0)."""
+    count, classes = given.shape
+    remainder = np.empty(classes)
+    for row in range(count):
+        y = given[row]
+        top = 0
+        total = 0.0
+        for k in range(classes):
+            if not np.isfinite(y[k]):
+                return 1, row
+            if y[k] < 0:
+                return 2, row
+            total += y[k]
+            if y[k] > y[top]:
+                top = k
+        if abs(total - 1) > OFF:
+            return 3, row
+        missing = ONE
+        for k in range(classes):
+            exact = y[k] / total * ONE
+            whole = int(exact)
+            units[row, k] = whole
+            remainder[k] = exact - whole
+            missing -= whole
+        # What is missing to one goes to the largest remainders; a surplus of rounding comes off the smallest.
+        while missing != 0:
+            best = -1
+            for k in range(classes):
+                if missing > 0:
+                    if best < 0 or remainder[k] > remainder[best]:
+                        best = k
+                elif units[row, k] > 0 and (best < 0 or remainder[k] < remainder[best]):
+                    best = k
+            step = 1 if missing > 0 else -1
+            units[row, best] += step
+            remainder[best] -= step
+            missing -= step
+        for k in range(classes):  # the top is made strict: no reader's rule for ties can find another
+            if k != top and units[row, k] >= units[row, top]:
+                over = units[row, k] - units[row, top] + 1
+                units[row, k] -= over
+                units[row, top] += over
+        labels[row] = top
+        moved = 0.0
+        for k in range(classes):
+            moved += abs(y[k] * ONE - units[row, k])
+        spent[row] = int(np.ceil(moved * (1 + 1e-12)))
+    return 0, 0

@@ -1,0 +1,94 @@
+"""What a gateway must never forget: the ordered logs of centroids, answers given, and who may ask how much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkeep.guard.grid import Units
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Somebody who may ask, how many queries in all and how many per second (None: no limit)."""
+
+    name: str
+    queries: int | None
+    rate: float | None
+    revoked: bool = False
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Queries that were taken from a principal's budget and rate, durably, to be spent in memory.
+
+    What a killed replica did not spend is lost to the principal, never given twice. `granted` may be less than was
+    asked for, and is 0 when nothing is left; then `wait` says after how many seconds to ask again (None: never).
+    """
+
+    granted: int
+    wait: float | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the audit log. `detail` is JSON; no input, no key and no clean prediction is ever in it."""
+
+    at: float  # seconds since 1970
+    principal: str
+    action: str
+    detail: str
+
+
+class Store(Protocol):
+    """Durable state. Every method may be called from any thread; what it returns is on disk.
+
+    A store that cannot be reached raises `StoreUnavailable`; the caller may simply call again: each method either did
+    nothing or can be repeated without harm.
+    """
+
+    def centroids(self, epoch: str, label: int, after: int) -> Units:
+        """The log of one class of one epoch from position `after` on, in order: (k, classes)."""
+
+    def append(self, epoch: str, label: int, position: int, centroid: NDArray[np.int32]) -> bool:
+        """Compare and append: True if the log had exactly `position` entries and now holds one more, durably."""
+
+    def recall(self, epoch: str, queries: Sequence[bytes]) -> dict[bytes, NDArray[np.int32]]:
+        """The answers that were given to these queries (their hashes), where one was kept."""
+
+    def remember(self, epoch: str, answers: Mapping[bytes, NDArray[np.int32]]) -> dict[bytes, NDArray[np.int32]]:
+        """Keep answers; where one is kept already it stays. Returns those that hold now, durably."""
+
+    def principal(self, key: bytes) -> Principal | None:
+        """Whose key this is (`key` is its SHA-256), also where it is revoked."""
+
+    def principals(self) -> list[Principal]:
+        """Everybody, by name."""
+
+    def admit(self, principal: Principal, key: bytes) -> None:
+        """Add a principal with a key's hash, or change the limits of a known one and add the key beside its keys."""
+
+    def revoke(self, name: str, *, keep: bytes | None = None) -> int:
+        """Revoke all keys of a principal but `keep`; how many were revoked."""
+
+    def lease(self, name: str, wanted: int, now: float) -> Lease:
+        """Take up to `wanted` queries from the budget and the rate (a token bucket of one second) of a principal."""
+
+    def spent(self) -> dict[str, int]:
+        """How many queries each principal has taken, unspent leases included."""
+
+    def sizes(self, epoch: str) -> dict[int, int]:
+        """How many centroids each class has."""
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Append to the audit log."""
+
+    def events(self, limit: int = 100) -> list[Event]:
+        """The latest events, newest first."""
+
+    def close(self) -> None:
+        """Give back what is open."""
