@@ -1,0 +1,84 @@
+"""Every way in which the gateway says no, once: REST and gRPC translate the same small tree.
+
+A message is read by whoever asked. It says what was wrong and what is allowed, and nothing about the model's insides.
+"""
+
+from __future__ import annotations
+
+import math
+from http import HTTPStatus
+
+from modelkeep.errors import GuardError
+
+
+class Refusal(GuardError):
+    """The root: an HTTP status, the name of the gRPC status, a sentence, and after how many seconds to ask again.
+
+    >>> refusal = TooMany("Slow down.", retry_after=0.2)
+    >>> refusal.status, refusal.code, refusal.headers
+    (429, 'RESOURCE_EXHAUSTED', {'Retry-After': '1'})
+    """
+
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR.value
+    code: str = "INTERNAL"  # a member of grpc.StatusCode
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers of the answer; also right as gRPC metadata, in lower case."""
+        # RFC 9110 has whole seconds only; rounded up, or whoever obeys would come too early.
+        return {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
+
+
+class Malformed(Refusal):
+    """The request is not one that the protocol or the model's inputs allow."""
+
+    status = HTTPStatus.BAD_REQUEST.value
+    code = "INVALID_ARGUMENT"
+
+
+class Unauthorised(Refusal):
+    """No key, or none that is known."""
+
+    status = HTTPStatus.UNAUTHORIZED.value
+    code = "UNAUTHENTICATED"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """RFC 9110 wants a 401 to say how to authenticate."""
+        return {"WWW-Authenticate": "Bearer"}
+
+
+class NotFound(Refusal):
+    """There is no such model or version here."""
+
+    status = HTTPStatus.NOT_FOUND.value
+    code = "NOT_FOUND"
+
+
+class TooLarge(Refusal):
+    """The request has more bytes or rows than the gateway takes at once."""
+
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE.value
+    code = "OUT_OF_RANGE"
+
+
+class TooMany(Refusal):
+    """The principal's rate or budget is used up; without `retry_after`, for good."""
+
+    status = HTTPStatus.TOO_MANY_REQUESTS.value
+    code = "RESOURCE_EXHAUSTED"
+
+
+class Unavailable(Refusal):
+    """The store or the model cannot be reached now, so there is no answer that could be kept."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE.value
+    code = "UNAVAILABLE"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message, retry_after=retry_after)
