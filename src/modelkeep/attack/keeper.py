@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields, is_dataclass
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
@@ -15,10 +14,7 @@ from typing import Any
 
 import torch
 
-from modelkeep.data import Data
 from modelkeep.errors import CheckpointError
-from modelkeep.fingerprint import fingerprint
-from modelkeep.model import Model
 from modelkeep.training import checkpoint
 from modelkeep.training.checkpoint import Snapshot, Wording
 
@@ -78,29 +74,3 @@ class Keeper:
             self.written = monotonic()
             lost = "Only if the attack is stopped is something lost: what it did since it was kept last."
             warnings.warn(f"{error} {lost}", stacklevel=2)
-
-
-def described(thing: object) -> Any:
-    """In JSON all that makes a search what it is, also what its `repr` leaves out or abbreviates.
-
-    >>> described({"change": torch.zeros(1000)}) == described({"change": torch.eye(1000)[500]})
-    False
-    """
-    if isinstance(thing, torch.Tensor):
-        return fingerprint({"": thing})
-    if isinstance(thing, Data | Model):
-        return thing.fingerprint()
-    if isinstance(thing, dict):
-        return [[described(key), described(value)] for key, value in thing.items()]
-    if isinstance(thing, list | tuple):
-        return [described(item) for item in thing]
-    if hasattr(thing, "__qualname__"):  # a function or a class
-        return _qualified(thing)
-    name = _qualified(type(thing))
-    if is_dataclass(thing):
-        return [name, *([each.name, described(getattr(thing, each.name))] for each in fields(thing))]
-    return f"{name} {thing!r}"
-
-
-def _qualified(thing: Any) -> str:
-    return f"{thing.__module__}.{thing.__qualname__}"
