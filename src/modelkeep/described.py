@@ -1,4 +1,4 @@
-"""Described: all that makes a thing what it is, in JSON, so that equal settings are known again and others told apart."""
+"""Described: in JSON all that makes a thing what it is, so that equal settings are known again."""
 
 from __future__ import annotations
 

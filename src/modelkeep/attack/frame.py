@@ -11,8 +11,9 @@ from modelkeep.attack.attacked import Attacked, summarise
 from modelkeep.attack.ball import Ball
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
-from modelkeep.attack.keeper import Keeper, described
+from modelkeep.attack.keeper import Keeper
 from modelkeep.data import Data
+from modelkeep.described import described
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.fingerprint import fingerprint
 from modelkeep.model import Model

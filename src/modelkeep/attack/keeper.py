@@ -12,8 +12,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-import torch
-
 from modelkeep.errors import CheckpointError
 from modelkeep.training import checkpoint
 from modelkeep.training.checkpoint import Snapshot, Wording
