@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Two test processes on two cores; each is told to use one thread (tests/conftest.py).
 WORKERS ?= 2
 
-.PHONY: setup demo test check unit bench docs clean system
+.PHONY: setup demo test check unit bench docs clean system peers
 
 setup: $(STAMP)
 
@@ -22,10 +22,17 @@ $(STAMP): pyproject.toml constraints.txt
 system:
 	@sh tools/system_packages.sh
 
+# Servers and clients of the Open Inference Protocol whose pins would clash with ours: a venv of their own.
+peers: .peers/.installed
+
+.peers/.installed: tools/peers.sh
+	@sh tools/peers.sh
+	@touch $@
+
 demo: setup
 	$(BIN)/modelkeep demo
 
-test: setup system check unit
+test: setup system peers check unit
 
 unit:
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -44,4 +51,4 @@ docs: setup
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) docs/_build modelkeep-out
+	rm -rf $(VENV) .peers docs/_build modelkeep-out

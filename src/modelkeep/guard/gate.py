@@ -1,0 +1,177 @@
+"""Gate: from clean predictions to the answers that may leave, each of them the same for ever.
+
+ModelGuard-S answers with the first centroid of an ordered log that is near enough. The log only grows at its end, so
+the first match in any prefix of it is the first match in all of it: what a replica has read, however stale, already
+gives the right answer, and only a query without a match goes to the store. It appends a centroid by compare and
+append, and no answer leaves before its centroid is durable.
+
+Float noise moves a prediction a little from one batch or machine to the next. A query whose answer that could change
+(a distance or a top-1 margin within the noise of its line) is looked up by the hash of its input: the first answer that
+was given is durable, and it holds. If one replica finds a query clearly on one side of every line, the noise cannot
+have carried it across for another, so what is unsure to one and sure to the other still gets one answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from modelkeep.errors import InputError
+from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
+from modelkeep.guard.defences.none import NoDefence
+from modelkeep.guard.defences.top1 import TopOne
+from modelkeep.guard.grid import Predictions, Units, budget, snap
+from modelkeep.guard.policy import Policy
+from modelkeep.guard.store.store import Store
+
+
+@dataclass(frozen=True, eq=False)
+class Quick:
+    """What could be answered from memory: `answers: (n, classes)`, the rows `slow` among them still empty."""
+
+    predictions: Predictions
+    answers: Units
+    slow: NDArray[np.int64]
+    unsure: NDArray[np.bool_]
+
+
+class Gate:
+    """The one way from predictions to answers. Safe to call from many threads; many gates may share one store."""
+
+    def __init__(self, policy: Policy, store: Store) -> None:
+        self.policy = policy
+        self.store = store
+        self.misses = 0
+        self.unsure = 0
+        self._lock = threading.Lock()  # held for microseconds, never while the store is asked
+        self._ordered = policy.defence if isinstance(policy.defence, ModelGuardS) else None
+        self.centroids = Centroids(policy.classes)
+        if self._ordered is not None:
+            self._plant(self._ordered.initial(policy.classes))
+            for label in range(policy.classes):
+                self._refresh(label)
+
+    def answer(
+        self, raw: NDArray[Any], queries: Sequence[bytes], inputs: torch.Tensor | None = None
+    ) -> tuple[Predictions, Units]:
+        """The predictions on the grid and their answers, (n, classes); `queries` are the hashes of the inputs."""
+        return self.settle(self.quick(raw, queries, inputs), queries)
+
+    def quick(self, raw: NDArray[Any], queries: Sequence[bytes], inputs: torch.Tensor | None = None) -> Quick:
+        """Answer from memory what can be; this never waits for the store."""
+        predictions = snap(raw)
+        policy = self.policy
+        if predictions.units.shape[1] != policy.classes or len(queries) != len(predictions):
+            raise InputError(
+                f"{len(queries)} queries of {policy.classes} classes were announced, and predictions of shape "
+                f"{predictions.units.shape} came."
+            )
+        if self._ordered is None:
+            answers = policy.defence(predictions, None, inputs)
+            unsure = self._fuzzy(predictions)
+            return Quick(predictions, answers, np.flatnonzero(unsure), unsure)
+        with self._lock:
+            answers, found, unsure = self._match(predictions)
+        return Quick(predictions, answers, np.flatnonzero(unsure | ~found), unsure)
+
+    def settle(self, quick: Quick, queries: Sequence[bytes]) -> tuple[Predictions, Units]:
+        """Answer the rest with the store. If it cannot be reached, no answer leaves, and the call may be repeated."""
+        if len(quick.slow) == 0:
+            return quick.predictions, quick.answers
+        epoch, store = self.policy.epoch, self.store
+        unsure = [int(row) for row in quick.slow if quick.unsure[row]]
+        kept = store.recall(epoch, [queries[row] for row in unsure]) if unsure else {}
+        given: dict[bytes, NDArray[np.int32]] = {}
+        for row in (int(row) for row in quick.slow):
+            query = queries[row]
+            if quick.unsure[row] and query in kept:
+                quick.answers[row] = kept[query]
+                continue
+            if self._ordered is not None:
+                quick.answers[row] = self._first_match(quick.predictions, row)
+            if quick.unsure[row]:
+                given.setdefault(query, quick.answers[row].copy())
+        if given:
+            held = store.remember(epoch, given)
+            for row in unsure:
+                if queries[row] in held:
+                    quick.answers[row] = held[queries[row]]
+        self.unsure += len(unsure)
+        return quick.predictions, quick.answers
+
+    def _first_match(self, predictions: Predictions, row: int) -> NDArray[np.int32]:
+        """The first centroid that is near enough, after it was appended if there was none."""
+        assert self._ordered is not None
+        one = Predictions(
+            predictions.units[row : row + 1], predictions.labels[row : row + 1], predictions.spent[row : row + 1]
+        )
+        label = int(one.labels[0])
+        while True:
+            with self._lock:
+                answers, found, _ = self._match(one)
+                known = self.centroids.length(label)
+            if found[0]:
+                return answers[0]
+            if self._refresh(label):
+                continue
+            centroid = self._ordered.propose(one.units[0], label, known)
+            if self.store.append(self.policy.epoch, label, known, centroid):
+                self.misses += 1
+                self._extend(label, known, centroid[None])
+            else:
+                self._refresh(label)
+
+    def _match(self, predictions: Predictions) -> tuple[Units, NDArray[np.bool_], NDArray[np.bool_]]:
+        """(answers, whether there is one, whether noise could change it) from the centroids that were read."""
+        allowed = np.maximum(budget(self.policy.defence.epsilon) - predictions.spent, 0)
+        slack = self.policy.slack
+        index, unsure = self.centroids.match(predictions.units, predictions.labels, allowed, slack)
+        answers = predictions.units.copy()
+        for row in np.flatnonzero(index >= 0):
+            answers[row] = self.centroids.rows(int(predictions.labels[row]))[index[row]]
+        return answers, index >= 0, unsure | _near_tie(predictions.units, slack)
+
+    def _fuzzy(self, predictions: Predictions) -> NDArray[np.bool_]:
+        """Which answers of a defence without a state could change by noise."""
+        slack = self.policy.slack
+        # A clean answer has nothing to hide by being the same each time.
+        if slack == 0 or isinstance(self.policy.defence, NoDefence):
+            return np.zeros(len(predictions), dtype=np.bool_)
+        if isinstance(self.policy.defence, TopOne):
+            return _near_tie(predictions.units, slack)
+        return np.ones(len(predictions), dtype=np.bool_)
+
+    def _refresh(self, label: int) -> bool:
+        """Read what the log of a class has gained; whether it had."""
+        with self._lock:
+            known = self.centroids.length(label)
+        new = self.store.centroids(self.policy.epoch, label, known)
+        if len(new):
+            self._extend(label, known, new)
+        return len(new) > 0
+
+    def _extend(self, label: int, position: int, rows: Units) -> None:
+        """Take over rows of the log that start at `position`; another thread may have brought some of them."""
+        with self._lock:
+            for row in rows[self.centroids.length(label) - position :]:
+                self.centroids.append(label, row)
+
+    def _plant(self, initial: Centroids) -> None:
+        """Make the centroids that the owner's data gave the beginning of the durable log."""
+        for label in range(self.policy.classes):
+            for position, centroid in enumerate(initial.rows(label)):
+                self.store.append(self.policy.epoch, label, position, centroid)
+
+
+def _near_tie(units: Units, slack: int) -> NDArray[np.bool_]:
+    """Whether the two largest confidences of a row lie within `slack`."""
+    if slack == 0:
+        return np.zeros(len(units), dtype=np.bool_)
+    two = np.partition(units, -2, axis=1)[:, -2:]
+    return (two[:, 1] - two[:, 0]) <= slack
