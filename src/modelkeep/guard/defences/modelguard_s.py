@@ -1,0 +1,235 @@
+"""ModelGuard-S: quantise predictions online, in an order that never changes (paper 003, section 3.5, algorithm 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from modelkeep.guard.compiled import compiled
+from modelkeep.guard.grid import ONE, Predictions, Units, budget
+
+LANES = 32  # centroids that are looked at together
+COARSE = 9  # a sketch counts in 2⁹ units, so that a whole prediction fits into 16 bits
+STEP = 8  # coordinates between two looks at whether a block can still match
+
+
+@dataclass(frozen=True)
+class ModelGuardS:
+    """Answer with the first centroid of the top-1 label's list within the ℓ1 budget; where none is, append one.
+
+    In the paper's form (the default) the new centroid is the clean prediction itself.
+
+    >>> from modelkeep.guard.grid import confidences, snap
+    >>> defence = ModelGuardS(epsilon=0.5)
+    >>> seen = snap(np.array([[0.75, 0.25], [0.625, 0.375], [0.375, 0.625], [1.0, 0.0]]))
+    >>> confidences(defence(seen, defence.initial(2)))
+    array([[0.75 , 0.25 ],
+           [0.75 , 0.25 ],
+           [0.375, 0.625],
+           [0.75 , 0.25 ]], dtype=float32)
+    """
+
+    epsilon: float = 1.0
+    name = "modelguard-s"
+    keeps_top = True
+    needs_inputs = False
+
+    def __post_init__(self) -> None:
+        budget(self.epsilon)
+
+    def initial(self, classes: int) -> Centroids:
+        """Empty lists of centroids."""
+        return Centroids(classes)
+
+    def __call__(
+        self, predictions: Predictions, state: Centroids | None = None, inputs: torch.Tensor | None = None
+    ) -> Units:
+        """Algorithm 1, row after row; misses are appended to `state`."""
+        units, labels = predictions.units, predictions.labels
+        state = self.initial(units.shape[1]) if state is None else state
+        allowed = np.maximum(budget(self.epsilon) - predictions.spent, 0)
+        answers = np.empty_like(units)
+        for label, members in _by_label(labels):
+            start = 0
+            index = np.full(len(members), -1, dtype=np.int64)
+            unsure = np.zeros(len(members), dtype=np.bool_)
+            own, bounds = units[members], allowed[members]
+            while True:
+                rows, sketch, length = state.log(label)
+                start = _match(rows, sketch, length, own, bounds, 0, start, True, index, unsure)
+                if start == len(members):
+                    break
+                state.append(label, self.propose(own[start], label, length))
+            answers[members] = state.rows(label)[index]
+        return answers
+
+    def propose(self, units: NDArray[np.int32], label: int, position: int) -> NDArray[np.int32]:
+        """What a query without a match appends to the list of `label` as entry number `position`."""
+        return units
+
+
+class Centroids:
+    """Per class an ordered list of centroids that is only ever appended to.
+
+    A look-up compares whole units, so its answer does not depend on the machine or the order of additions.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+        self._logs = [
+            (np.empty((0, classes), np.int32), np.empty((0, classes, LANES), np.uint16)) for _ in range(classes)
+        ]
+        self._lengths = [0] * classes
+
+    def copy(self) -> Centroids:
+        """The same lists, independent from now on."""
+        twin = Centroids(self.classes)
+        twin._logs = [(rows.copy(), sketch.copy()) for rows, sketch in self._logs]
+        twin._lengths = list(self._lengths)
+        return twin
+
+    def length(self, label: int) -> int:
+        """How many centroids the class has."""
+        return self._lengths[label]
+
+    def rows(self, label: int) -> Units:
+        """The centroids of the class in order, (length, classes)."""
+        return self._logs[label][0][: self._lengths[label]]
+
+    def append(self, label: int, centroid: NDArray[np.int32]) -> None:
+        """Put `centroid: (classes,)` at the end of the list of `label`."""
+        rows, sketch = self._logs[label]
+        position = self._lengths[label]
+        if position == len(rows):  # readers in other threads keep the old arrays, whose entries never change
+            grown = max(LANES, 2 * position)
+            wider = np.zeros((grown, self.classes), np.int32)
+            coarser = np.zeros((grown // LANES, self.classes, LANES), np.uint16)
+            wider[:position], coarser[: len(sketch)] = rows, sketch
+            rows, sketch = self._logs[label] = wider, coarser
+        rows[position] = centroid
+        sketch[position // LANES, :, position % LANES] = -(-centroid >> COARSE)  # rounded up
+        self._lengths[label] = position + 1
+
+    def log(self, label: int) -> tuple[Units, NDArray[np.uint16], int]:
+        """Rows, their sketch and their number, such that a reader sees a prefix of the list whatever is appended."""
+        length = self._lengths[label]
+        return *self._logs[label], length
+
+    def match(
+        self, units: Units, labels: NDArray[np.int64], allowed: NDArray[np.int64] | int, slack: int = 0
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """For each row the position of the FIRST centroid of its class within `allowed`, -1 where there is none.
+
+        The second answer says whether some centroid at or before the match (any, where there is none) has a distance
+        within `slack` of `allowed`: whether a change of the distances by that much could change the first answer.
+        """
+        index = np.full(len(units), -1, dtype=np.int64)
+        unsure = np.zeros(len(units), dtype=np.bool_)
+        bounds = np.full(len(units), allowed) if isinstance(allowed, int) else allowed
+        if len(units) == 1:
+            rows, sketch, length = self.log(int(labels[0]))
+            _match(rows, sketch, length, units, bounds, slack, 0, False, index, unsure)
+            return index, unsure
+        for label, members in _by_label(labels):
+            found, close = np.full(len(members), -1, dtype=np.int64), np.zeros(len(members), dtype=np.bool_)
+            rows, sketch, length = self.log(label)
+            _match(rows, sketch, length, units[members], bounds[members], slack, 0, False, found, close)
+            index[members], unsure[members] = found, close
+        return index, unsure
+
+
+def _by_label(labels: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
+    """(label, its rows in order) for each label that occurs."""
+    order = np.argsort(labels, kind="stable")
+    present, starts = np.unique(labels[order], return_index=True)
+    return list(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
+
+
+@compiled
+def _match(
+    rows: Units,
+    sketch: NDArray[np.uint16],
+    length: int,
+    units: Units,
+    allowed: NDArray[np.int64],
+    slack: int,
+    start: int,
+    stop: bool,
+    index: NDArray[np.int64],
+    unsure: NDArray[np.bool_],
+) -> int:
+    """Fill `index` and `unsure` for the rows from `start` on; with `stop` return at the first row without a match.
+
+    Both sides sum to one, so ‖c − y‖₁ = 2 Σ max(y − c, 0), and part of that sum is a lower bound: where y is large
+    decides. A block of centroids is given up once the bound of each of them, on a coarser grid that rounds it down,
+    is too large; what is left is measured exactly.
+    """
+    classes = units.shape[1]
+    order = np.empty(classes, np.int64)
+    slots = np.empty(26, np.int64)
+    bound = np.empty(LANES, np.uint16)
+    for row in range(start, len(units)):
+        y = units[row]
+        far = allowed[row] + slack  # a centroid beyond this neither matches nor is close to it
+        limit = far >> (COARSE + 1)
+        # The coordinates from large to small, by their number of bits: a counting sort.
+        slots[:] = 0
+        for k in range(classes):
+            slots[_bits(y[k])] += 1
+        position = 0
+        for size in range(25, -1, -1):
+            position, slots[size] = position + slots[size], position
+        for k in range(classes):
+            size = _bits(y[k])
+            order[slots[size]] = k
+            slots[size] += 1
+        found = -1
+        for block in range((length + LANES - 1) // LANES):
+            bound[:] = 0
+            left = ONE >> COARSE
+            alive = True
+            for begin in range(0, classes, STEP):
+                for at in range(begin, min(begin + STEP, classes)):
+                    k = order[at]
+                    coarse = np.uint16(y[k] >> COARSE)
+                    left -= coarse
+                    for lane in range(LANES):
+                        bound[lane] += max(coarse, sketch[block, k, lane]) - sketch[block, k, lane]
+                least = bound[0]
+                for lane in range(LANES):
+                    least = min(least, bound[lane])
+                alive = least <= limit
+                if not alive or least + left <= limit:
+                    break
+            if not alive:
+                continue
+            for lane in range(min(LANES, length - block * LANES)):
+                if bound[lane] <= limit:
+                    centroid = rows[block * LANES + lane]
+                    distance = 0
+                    for k in range(classes):
+                        distance += abs(centroid[k] - y[k])
+                    if abs(distance - allowed[row]) <= slack and slack > 0:
+                        unsure[row] = True
+                    if distance <= allowed[row]:
+                        found = block * LANES + lane
+                        break
+            if found >= 0:
+                break
+        index[row] = found
+        if found < 0 and stop:
+            return row
+    return len(units)
+
+
+@compiled
+def _bits(value: int) -> int:
+    """How many bits a number of units has, 0 to 25."""
+    size = 0
+    while value:
+        value >>= 1
+        size += 1
+    return size
