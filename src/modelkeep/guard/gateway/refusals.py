@@ -82,3 +82,10 @@ class Unavailable(Refusal):
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message, retry_after=retry_after)
+
+
+class BadUpstream(Refusal):
+    """The model gave something that is no prediction; none of it is in the sentence."""
+
+    status = HTTPStatus.BAD_GATEWAY.value
+    code = "UNAVAILABLE"  # what gRPC makes of a 502

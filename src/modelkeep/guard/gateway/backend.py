@@ -1,0 +1,68 @@
+"""Where predictions come from: the model in this process, or (upstream.py) another server."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from modelkeep.errors import PredictionError
+from modelkeep.guard.protocol.tensors import Array
+from modelkeep.model import Model
+
+
+class Backend(Protocol):
+    """Clean predictions. They never leave but through the gate."""
+
+    async def predict(self, rows: Array) -> NDArray[np.floating[Any]]:
+        """Probabilities `(n, classes)` for `rows: (n, *input_shape)`."""
+
+    async def ready(self) -> bool:
+        """Whether it would answer now."""
+
+    async def close(self) -> None:
+        """Give back what is open."""
+
+
+class LocalBackend:
+    """The model in this process, one row at a time in one thread.
+
+    A row that is computed alone, always in the same shape by the same kernels, gets the same bits beside any other
+    rows: no batch size can change an answer. The softmax is taken in float64, so that it adds no noise to that of the
+    logits.
+    """
+
+    def __init__(self, model: Model) -> None:
+        model.logits(model.probe())  # a model in train mode, of other classes or with a softmax is found out now
+        self.model = model
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="model", initializer=_one_core)
+
+    async def predict(self, rows: Array) -> NDArray[np.floating[Any]]:
+        """Probabilities in float64, `(n, classes)`."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._predict, rows)
+
+    async def ready(self) -> bool:
+        """A model in memory always is."""
+        return True
+
+    async def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+
+    def _predict(self, rows: Array) -> NDArray[np.floating[Any]]:
+        with torch.no_grad():
+            x = torch.from_numpy(rows).to(self.model.device, self.model.dtype)
+            logits = torch.cat([self.model.forward(row[None]) for row in x])
+            if not torch.isfinite(logits).all():
+                raise PredictionError("The model gives NaN or infinite logits for finite inputs.")
+            answers: NDArray[np.floating[Any]] = logits.double().softmax(dim=1).cpu().numpy()
+            return answers
+
+
+def _one_core() -> None:
+    # A row is too small to share; and sums that threads share are added in another order each time.
+    torch.set_num_threads(1)
