@@ -1,0 +1,82 @@
+"""Adaptive misinformation (Kariyappa & Qureshi 2020; appendix B.2): wrong answers where the network is unsure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from modelkeep.data import Data
+from modelkeep.errors import InputError, bad_parameter
+from modelkeep.guard.grid import ONE, Predictions, Units, snap
+from modelkeep.guard.untrained import untrained
+from modelkeep.model import Model
+from modelkeep.training import Recipe, Step, fit
+
+
+@dataclass(frozen=True)
+class AdaptiveMisinformation:
+    """ŷ = (1 − α) y + α f̂(x) with α = 1 / (1 + exp(ν (y_max − τ))).
+
+    τ is the `threshold`: a query whose top confidence is below it counts as out of distribution, and gets the answer
+    of the `misinformation` model f̂ (see `misinform`). It promises no budget and no top-1 label.
+    """
+
+    threshold: float
+    misinformation: Model
+    nu: float = 1000.0
+
+    name = "adaptive-misinformation"
+    epsilon = 2.0
+    keeps_top = False
+    needs_inputs = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise bad_parameter("AdaptiveMisinformation", "threshold", "between 0 and 1", self.threshold)
+        if not 0 < self.nu < math.inf:
+            raise bad_parameter("AdaptiveMisinformation", "nu", "a number above 0", self.nu)
+
+    def initial(self, classes: int) -> None:
+        """It has no state."""
+
+    def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
+        if inputs is None:
+            raise InputError("Adaptive misinformation looks at the queries themselves. Give inputs=…")
+        if len(predictions) == 0:
+            return predictions.units
+        clean = predictions.units / ONE
+        misled = self.misinformation.probs(inputs).double().cpu().numpy()
+        alpha = self.share(clean.max(axis=1))[:, None]
+        return snap((1 - alpha) * clean + alpha * misled).units
+
+    def share(self, top: NDArray[np.float64]) -> NDArray[np.float64]:
+        """α, the share of misinformation in the answer to a prediction whose top confidence is `top: (n,)`."""
+        with np.errstate(over="ignore"):  # exp(ν …) = ∞ is right: α = 0
+            return np.asarray(1 / (1 + np.exp(self.nu * (top - self.threshold))))
+
+
+def reverse_cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+    """CE(1 − f̂(x), y) = −log(1 − f̂(x)_y), the mean over the batch: small where no trust is in the true class."""
+    logits = model.forward(x)
+    others = logits.scatter(1, y[:, None], -math.inf)
+    # 1 − softmax_y is what the other classes have together; in logarithms it keeps its digits where f̂_y is near 1.
+    return (logits.logsumexp(dim=1) - others.logsumexp(dim=1)).mean()
+
+
+def misinform(model: Model, data: Data, recipe: Recipe, *, seed: int) -> Model:
+    """A misinformation model: the architecture of `model` with fresh weights, trained to be wrong on `data`.
+
+    >>> from torch import nn
+    >>> data = Data(torch.eye(4), torch.arange(4) % 2, ("even", "odd"))
+    >>> model = Model(nn.Linear(4, 2), input_shape=(4,), classes=data.classes)
+    >>> wrong = misinform(model, data, Recipe(epochs=50, learning_rate=0.1), seed=0)
+    >>> bool((wrong.predict(data.x) != data.y).all())
+    True
+    """
+    misled = untrained(model, seed)
+    fit(misled, data, reverse_cross_entropy, recipe, seed=seed)
+    return misled
