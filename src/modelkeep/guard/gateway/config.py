@@ -1,0 +1,195 @@
+"""The gateway's settings: one TOML file, checked as a whole, with every error at once. Secrets are never in it."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+
+from modelkeep.errors import GuardError
+from modelkeep.guard.gateway.chosen import TABLES, AnyDefence, Quantised, Section
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Size = Annotated[int, Field(ge=1)]
+
+
+class Server(Section):
+    """Where the gateway listens, and how much it takes at once."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8000
+    grpc_port: Port | None = None
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    max_body: Annotated[int, Field(ge=1024)] = 16 * 2**20
+    drain_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key belong together: give both or neither")
+        if self.port == self.grpc_port:
+            raise ValueError(f"port and grpc_port must differ, and both are {self.port}")
+        return self
+
+
+class Served(Section):
+    """The model: a file or a factory that is run in this process, or an upstream server that speaks the protocol.
+
+    The same name and version means the same answers for ever. Whoever changes weights or defence changes `version`.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "model"
+    version: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "1"
+    path: str | None = None
+    weights: Path | None = None
+    device: str = "cpu"
+    upstream: str | None = None
+    upstream_model: str | None = None
+    input: str = "input"
+    input_shape: tuple[Size, ...] | None = None
+    dtype: Literal["FP32", "FP64"] = "FP32"
+    output: str = "probabilities"
+    kind: Literal["probabilities", "logits"] = "probabilities"
+    classes: int | tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.path is None) == (self.upstream is None):
+            raise ValueError("give either path (a model to run here) or upstream (a server's http:// address)")
+        if self.upstream is not None:
+            if urlsplit(self.upstream).scheme not in ("http", "https"):
+                raise ValueError("upstream must be an http:// or https:// address")
+            missing = [name for name in ("input_shape", "classes") if getattr(self, name) is None]
+            if missing:
+                raise ValueError(f"with upstream, {' and '.join(missing)} must be given: they are not guessed")
+        return self
+
+
+class Kept(Section):
+    """Where the durable state is: `sqlite:///file` next to this file, or `postgresql://host/database`."""
+
+    url: str = "sqlite:///modelkeep-guard.sqlite3"
+
+    @field_validator("url")
+    @classmethod
+    def _known(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            password = parts.password
+        except ValueError as error:
+            raise ValueError("must be an address such as sqlite:///state.sqlite3") from error
+        if password is not None:
+            raise ValueError("must not hold a password: put it into ~/.pgpass, $PGPASSFILE or $PGPASSWORD")
+        if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+            return url
+        if parts.scheme in ("postgresql", "postgres"):
+            return url
+        raise ValueError("must be sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+
+
+class Asking(Section):
+    """Who may ask: whoever has a key, or with `open` everybody."""
+
+    open: bool = False
+
+
+class Detection(Section):
+    """Whether principals are scored by how much their queries look like a thief's."""
+
+    enabled: bool = True
+
+
+class Dashboard(Section):
+    """What the operator's page shows besides: a curve of fidelity against queries that `modelkeep extract` wrote."""
+
+    fidelity_curve: Path | None = None
+
+
+class Config(Section):
+    """All settings of a gateway."""
+
+    server: Server = Server()
+    model: Served
+    defence: AnyDefence = Quantised(name="modelguard-s")
+    store: Kept = Kept()
+    principals: Asking = Asking()
+    detection: Detection = Detection()
+    dashboard: Dashboard = Dashboard()
+    _folder: Path = PrivateAttr(Path())
+
+    def at(self, path: str | Path) -> Path:
+        """A path of the settings; relative ones start in the file's own folder."""
+        return self._folder / path
+
+
+def read(path: Path) -> Config:
+    """The settings in a file, or one error that names all that is wrong with it."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise GuardError(f"{path} cannot be read: {error.strerror}. Write one with: modelkeep guard init") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise GuardError(f"{path} is not TOML: {error}.") from error
+    return checked(given, str(path), path.resolve().parent)
+
+
+def checked(given: dict[str, Any], where: str, folder: Path) -> Config:
+    """Settings as a file would give them, checked as a whole.
+
+    >>> checked({"model": {"path": "m.safetensors"}, "server": {"prot": 80, "port": 0}}, "guard.toml", Path())
+    Traceback (most recent call last):
+    modelkeep.errors.GuardError: guard.toml has 2 errors:
+      server.port must be greater than or equal to 1. Got 0.
+      server.prot is no setting. Did you mean 'port'? Allowed: host, port, grpc_port, tls_certificate, tls_key, max_body, drain_seconds.
+    """  # noqa: E501
+    try:
+        config = Config.model_validate(given)
+    except ValidationError as error:
+        # A value that may be one of two kinds fails twice: said once.
+        errors = list(dict.fromkeys(_sentence(one) for one in error.errors(include_url=False)))
+        count = "an error" if len(errors) == 1 else f"{len(errors)} errors"
+        raise GuardError("\n  ".join([f"{where} has {count}:", *errors])) from None
+    config._folder = folder
+    return config
+
+
+def _sentence(error: Any) -> str:
+    """One of pydantic's errors as a sentence that names the key, what was got and what is allowed."""
+    place, kind = tuple(error["loc"]), error["type"]
+    keys = _keys(place)
+    if place[0] == "defence" and len(place) > 1:
+        place = (place[0], *place[2:])  # without pydantic's own name of the table that was tried
+    name = ".".join(map(str, place))
+    if kind == "extra_forbidden":  # its value may be a secret, so it is not shown
+        near = difflib.get_close_matches(str(place[-1]), keys, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        return f"{name} is no setting.{hint} Allowed: {', '.join(keys)}."
+    if kind == "missing":
+        return f"{name} is missing."
+    if kind == "union_tag_not_found":
+        return f"{name}.name is missing. It must be one of {', '.join(TABLES)}."
+    if kind == "union_tag_invalid":
+        return f"{name}.name must be one of {', '.join(TABLES)}. Got {error['ctx']['tag']!r}."
+    if kind == "value_error":  # of a whole table or of an address that may hold a password: nothing of it is shown
+        return f"{name}: {error['ctx']['error']}."
+    if kind == "model_type":
+        return f"{name} must be a table: write [{name}] and its settings below. Got {error['input']!r}."
+    if place[:2] == ("model", "classes"):
+        return "model.classes must be how many there are, or a list of their names."
+    allowed = error["msg"].replace("Input should", "must").replace("String should", "must")
+    return f"{name} {allowed}. Got {error['input']!r}."
+
+
+def _keys(place: tuple[int | str, ...]) -> list[str]:
+    """The keys that are allowed where the last part of `place` is."""
+    if len(place) == 1:
+        return list(Config.model_fields)
+    if place[0] == "defence":
+        return list(TABLES[str(place[1])].model_fields)
+    table = Config.model_fields[str(place[0])].annotation
+    return list(table.model_fields) if isinstance(table, type) and issubclass(table, Section) else []

@@ -1,0 +1,41 @@
+"""The settings that `modelkeep guard init` writes, with what each of them means."""
+
+from __future__ import annotations
+
+EXAMPLE = """\
+# The settings of `modelkeep guard serve`. Check them with: modelkeep guard check {file}
+# Relative paths start in this file's folder. Secrets are never written in here.
+
+[server]
+host = "127.0.0.1"             # "0.0.0.0" to be reached from other machines; then give TLS, too
+port = 8000                    # REST
+grpc_port = 8001               # leave it out for no gRPC
+# tls_certificate = "server.pem"
+# tls_key = "server.key"       # chmod 600
+max_body = 16_777_216          # bytes of a request
+drain_seconds = 30             # how long requests under way may take after SIGTERM
+
+[model]
+name = "model"                 # as clients name it: /v2/models/model/infer
+version = "1"                  # name and version promise the same answers for ever: change it with weights or defence
+path = "model.safetensors"     # or .pt2, .onnx, package.module:factory (with weights = "..."), efficientnet-lite0
+# upstream = "http://127.0.0.1:9000"   # instead of path: guard a server that speaks the Open Inference Protocol
+# upstream_model = "classifier"        # its name there
+# input = "input"
+# input_shape = [1, 8, 8]              # of one input, without the batch
+# classes = 10
+# output = "probabilities"             # the one output that is read
+# kind = "probabilities"               # or "logits"
+
+[defence]
+name = "modelguard-s"          # or none, top1, rounding, reverse-sigmoid, modelguard-w
+epsilon = 1.0                  # how far an answer may lie from the prediction, in l1 (0 to 2)
+noise = 1e-5                   # how far two computations of one prediction may lie apart, in l1
+# secret_file = "secret"       # never answer cleanly; make one: (umask 077; openssl rand -hex 32 > secret)
+
+[store]
+url = "sqlite:///modelkeep-guard.sqlite3"   # one replica; for many: "postgresql://user@host/database"
+
+[principals]
+open = false                   # true: nobody needs a key
+"""
