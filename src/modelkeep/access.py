@@ -54,10 +54,7 @@ class Labels:
         return torch.cat([self._model.logits(x[i : i + self._chunk]) for i in range(0, len(x), self._chunk)])
 
     def _spend(self, count: int) -> None:
-        if self.budget is not None and self._queries + count > self.budget:
-            raise QueryBudget(
-                f"The budget is {self.budget} queries: {self._queries} are spent, and {count} more were asked for."
-            )
+        within(self.budget, self._queries, count)
         self._queries += count
 
     def __repr__(self) -> str:
@@ -85,3 +82,9 @@ class Weights(Scores):
         """Logits `(n, classes)` with gradients and without checks; one query per example."""
         self._spend(len(x))
         return self._model.forward(x)
+
+
+def within(budget: int | None, spent: int, more: int) -> None:
+    """Refuse queries beyond a budget, before anything is asked."""
+    if budget is not None and spent + more > budget:
+        raise QueryBudget(f"The budget is {budget} queries: {spent} are spent, and {more} more were asked for.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -21,6 +23,16 @@ from modelkeep.training import Recipe, SoftAnswers, fit
 Architecture = Callable[[Sequence[int], int], nn.Module]
 """From an input's shape and the number of classes to a network, as in `modelkeep.architectures`."""
 RECIPE = Recipe(epochs=20, batch_size=64, learning_rate=2e-3)
+
+
+class Interface(Protocol):
+    """What anybody knows of a target: what it takes, and what it can answer."""
+
+    input_shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    bounds: tuple[float, float] | None
+    dtype: torch.dtype
+    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ def train_proxy(
     labels = answers.argmax(dim=1)
     order = torch.randperm(len(questions), generator=torch.Generator().manual_seed(seed))
     held_out, learnt = order.tensor_split([max(1, len(order) // 10)])
-    model = _network(view, questions[learnt], architecture or default_architecture, seed)
+    model = new_network(view, questions[learnt], architecture, seed)
     data = Data(questions[learnt], labels[learnt], view.classes, name="the target's answers", bounds=view.bounds)
     fit(model, data, SoftAnswers(answers[learnt], "the target", data.fingerprint()), recipe, seed=seed)
     return judged(model, questions[held_out], labels[held_out])
@@ -83,26 +95,42 @@ def judged(model: Model, questions: torch.Tensor, labels: torch.Tensor) -> Proxy
     return Proxy(model, Estimate.rate(agreed, len(labels)), float(labels.bincount().max()) / len(labels))
 
 
-def default_architecture(input_shape: Sequence[int], classes: int) -> nn.Module:
+def default_architecture(input_shape: Sequence[int]) -> Architecture:
     """A small CNN for images of 4×4 pixels and more, two hidden layers for anything else."""
     if len(input_shape) == 3 and min(input_shape[1:]) >= 4:
-        return architectures.small_cnn(input_shape, classes)
-    return architectures.dense(input_shape, classes, hidden=[64, 64])
+        return architectures.small_cnn
+    return partial(architectures.dense, hidden=[64, 64])
 
 
-def _network(view: Labels, x: torch.Tensor, architecture: Architecture, seed: int) -> Model:
-    """A new network with the target's interface, normalised by what it will learn from."""
+def new_network(target: Interface, x: torch.Tensor, architecture: Architecture | None, seed: int) -> Model:
+    """A new network with the target's interface, normalised by what it will learn from.
+
+    One of `modelkeep.architectures`, settings bound by `functools.partial`, can be saved when it is trained.
+    """
+    architecture = architecture or default_architecture(target.input_shape)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        module = architecture(view.input_shape, len(view.classes))
+        module = architecture(target.input_shape, len(target.classes))
     by_channel = x.transpose(0, 1).flatten(1)
     mean, std = by_channel.mean(dim=1), by_channel.std(dim=1)
     std = torch.where(std > 0, std, torch.ones_like(std))
     return Model(
-        module.to(view.dtype),
-        input_shape=view.input_shape,
-        classes=view.classes,
+        module.to(target.dtype),
+        input_shape=target.input_shape,
+        classes=target.classes,
         preprocessing=Preprocessing(tuple(mean.tolist()), tuple(std.tolist())),
-        bounds=view.bounds,
-        device=view.device,
+        bounds=target.bounds,
+        device=target.device,
+        **_how_to_build(architecture, target),
     )
+
+
+def _how_to_build(architecture: Architecture, target: Interface) -> dict[str, Any]:
+    """What a card says of an architecture of ours; nothing of any other."""
+    bound = architecture.keywords if isinstance(architecture, partial) else {}
+    factory = architecture.func if isinstance(architecture, partial) else architecture
+    name = getattr(factory, "__name__", "")
+    if name not in architectures.names() or factory is not getattr(architectures, name):
+        return {}
+    arguments = {"input_shape": list(target.input_shape), "classes": len(target.classes), **bound}
+    return {"architecture": f"{architectures.__name__}:{name}", "arguments": arguments}

@@ -1,0 +1,56 @@
+"""Recovery: what an attacker who knows the defence makes of its answers, ỹ = r(ŷ) (section 2 of the paper)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import one_hot
+
+from modelkeep.attack.transfer.proxy import Interface
+from modelkeep.errors import InputError
+from modelkeep.guard.defence import Defence
+from modelkeep.guard.grid import confidences, snap
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What the attacker knows when the answers are in.
+
+    `questions: (n, ...)`; `labels: (n,)` what the query set itself says of them, or the target's labels where it has
+    other classes; `defence` and its `state` where they are known; `clean: (n, classes)` the clean predictions, which
+    only the evaluator of a defence has (remark 5).
+    """
+
+    target: Interface
+    questions: torch.Tensor
+    labels: torch.Tensor
+    seed: int
+    defence: Defence | None = None
+    state: Any = None
+    clean: torch.Tensor | None = None
+
+    def perturbed(self, clean: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """p(y): what the defence would have answered, at `inputs` where it looks at them. Its state stays as it was."""
+        if self.defence is None:
+            raise InputError("This attack must know the defence: give defence=…, NoDefence() where there is none.")
+        state = copy.deepcopy(self.state)
+        answers = self.defence(snap(clean.numpy()), state, inputs if self.defence.needs_inputs else None)
+        return torch.from_numpy(confidences(answers))
+
+
+Recovery = Callable[[torch.Tensor, Knowledge], torch.Tensor]
+"""From answers `(n, classes)` to recovered predictions `(n, classes)`."""
+
+
+def as_they_are(answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+    """The identity: the attack that adapts to nothing."""
+    return answers
+
+
+def top_labels(answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+    """Only the top-1 labels, which most defences leave as they are."""
+    return one_hot(answers.argmax(dim=1), answers.shape[1]).to(answers.dtype)
