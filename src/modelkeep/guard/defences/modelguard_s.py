@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from modelkeep.guard.compiled import compiled
 from modelkeep.guard.grid import ONE, Predictions, Units, budget
 
-LANES = 32  # centroids that are looked at together
+LANES = 64  # centroids that are looked at together
 COARSE = 9  # a sketch counts in 2⁹ units, so that a whole prediction fits into 16 bits
 STEP = 8  # coordinates between two looks at whether a block can still match
 
@@ -169,53 +169,34 @@ def _match(
     """
     classes = units.shape[1]
     order = np.empty(classes, np.int64)
-    slots = np.empty(26, np.int64)
     bound = np.empty(LANES, np.uint16)
     for row in range(start, len(units)):
         y = units[row]
         far = allowed[row] + slack  # a centroid beyond this neither matches nor is close to it
         limit = far >> (COARSE + 1)
-        # The coordinates from large to small, by their number of bits: a counting sort.
-        slots[:] = 0
-        for k in range(classes):
-            slots[_bits(y[k])] += 1
-        position = 0
-        for size in range(25, -1, -1):
-            position, slots[size] = position + slots[size], position
-        for k in range(classes):
-            size = _bits(y[k])
-            order[slots[size]] = k
-            slots[size] += 1
+        _large_first(y, order)
         found = -1
         for block in range((length + LANES - 1) // LANES):
             bound[:] = 0
             left = ONE >> COARSE
-            alive = True
+            least = 0
             for begin in range(0, classes, STEP):
                 for at in range(begin, min(begin + STEP, classes)):
-                    k = order[at]
-                    coarse = np.uint16(y[k] >> COARSE)
+                    coarse = np.uint16(y[order[at]] >> COARSE)
+                    _add(bound, sketch[block, order[at]], coarse)
                     left -= coarse
-                    for lane in range(LANES):
-                        bound[lane] += max(coarse, sketch[block, k, lane]) - sketch[block, k, lane]
-                least = bound[0]
-                for lane in range(LANES):
-                    least = min(least, bound[lane])
-                alive = least <= limit
-                if not alive or least + left <= limit:
+                least = _least(bound)
+                if least > limit or least + left <= limit:
                     break
-            if not alive:
+            if least > limit:
                 continue
-            for lane in range(min(LANES, length - block * LANES)):
-                if bound[lane] <= limit:
-                    centroid = rows[block * LANES + lane]
-                    distance = 0
-                    for k in range(classes):
-                        distance += abs(centroid[k] - y[k])
+            for position in range(block * LANES, min((block + 1) * LANES, length)):
+                if bound[position % LANES] <= limit:
+                    distance = _distance(rows[position], y)
                     if abs(distance - allowed[row]) <= slack and slack > 0:
                         unsure[row] = True
                     if distance <= allowed[row]:
-                        found = block * LANES + lane
+                        found = position
                         break
             if found >= 0:
                 break
@@ -226,10 +207,37 @@ def _match(
 
 
 @compiled
-def _bits(value: int) -> int:
-    """How many bits a number of units has, 0 to 25."""
-    size = 0
-    while value:
-        value >>= 1
-        size += 1
-    return size
+def _large_first(y: NDArray[np.int32], order: NDArray[np.int64]) -> None:
+    """The coordinates of y from large to small, roughly: only speed depends on it."""
+    place = 0
+    above = 2 * ONE
+    for threshold in (ONE >> 3, ONE >> 5, ONE >> 7, ONE >> 9, 0):
+        for k in range(len(y)):
+            if threshold <= y[k] < above:
+                order[place] = k
+                place += 1
+        above = threshold
+
+
+@compiled
+def _add(bound: NDArray[np.uint16], centroids: NDArray[np.uint16], coarse: int) -> None:
+    """Add max(y − c, 0) of one coordinate to all bounds of a block."""
+    for lane in range(LANES):
+        bound[lane] += max(coarse, centroids[lane]) - centroids[lane]
+
+
+@compiled
+def _least(bound: NDArray[np.uint16]) -> int:
+    least = bound[0]
+    for lane in range(LANES):
+        least = min(least, bound[lane])
+    return least
+
+
+@compiled
+def _distance(ours: NDArray[np.int32], theirs: NDArray[np.int32]) -> int:
+    """The ℓ1 distance in units."""
+    distance = 0
+    for k in range(len(ours)):
+        distance += abs(ours[k] - theirs[k])
+    return distance
