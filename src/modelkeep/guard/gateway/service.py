@@ -39,7 +39,7 @@ class Detector(Protocol):
 
 @dataclass(eq=False)
 class Service:
-    """One guarded model and everything that an answer needs. `most_rows` bounds one request.
+    """One guarded model and everything that an answer needs. `most_rows` and `most_bytes` bound one request.
 
     Health and metadata are open to all: they say no more than what the interface of the model is.
     """
@@ -55,6 +55,7 @@ class Service:
     journal: Journal
     detector: Detector | None = None
     most_rows: int = 1024
+    most_bytes: int = 1 << 24
     draining: bool = False  # set before the end: not ready for new clients, but still answering
 
     async def infer(

@@ -1,0 +1,178 @@
+"""The gateway's REST side: the routes of the Open Inference Protocol, and a document that says what they do.
+
+Bodies are read and built by hand: at thousands of requests per second, to validate them a second time would cost more
+than to guard them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from modelkeep import __version__
+from modelkeep.errors import MissingExtra
+from modelkeep.guard.gateway import schemas
+from modelkeep.guard.gateway.refusals import Malformed, Refusal, TooLarge
+from modelkeep.guard.gateway.service import Service
+from modelkeep.guard.protocol.messages import InferenceRequest
+from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON, build_response, parse_request
+
+try:
+    from fastapi import FastAPI, Request, Response
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect
+except ImportError as missing:
+    raise MissingExtra("guard", "fastapi", "The gateway") from missing
+
+REFUSALS = {
+    400: "The request is not one that the protocol or the model's inputs allow.",
+    401: "No key, or none that is known.",
+    404: "There is no such model or version here.",
+    413: "The request has more bytes or rows than the gateway takes at once.",
+    429: "The rate or the budget of this key is used up.",
+    500: "The gateway failed.",
+    502: "The model gave what is no prediction.",
+    503: "The store or the model cannot be reached now.",
+}
+
+
+def create_app(service: Service) -> FastAPI:
+    """The ASGI application in front of a service."""
+    app = FastAPI(
+        title="ModelKeep guard",
+        version=__version__,
+        description=f"The model '{service.model}' behind the Open Inference Protocol v2.",
+        docs_url=None,  # its page would load scripts from a third party
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+
+    async def live() -> Response:
+        return answered({"live": True})
+
+    async def ready() -> Response:
+        is_ready = await service.ready()
+        return answered({"ready": is_ready}, status=200 if is_ready else 503)
+
+    async def server() -> Response:
+        return answered(service.server_metadata())
+
+    async def metadata(model: str, version: str = "") -> Response:
+        service.require(model, version)
+        return answered(service.model_metadata())
+
+    async def model_ready(model: str, version: str = "") -> Response:
+        service.require(model, version)
+        is_ready = await service.ready()
+        return answered({"name": service.model, "ready": is_ready}, status=200 if is_ready else 503)
+
+    async def infer(request: Request) -> Response:
+        async def read() -> InferenceRequest:
+            path = request.path_params
+            body = await _body(request, service.most_bytes)
+            header_length = request.headers.get(HEADER_LENGTH)
+            return parse_request(body, path["model"], path.get("version", ""), header_length)
+
+        content, headers = build_response(await service.infer(request.headers.get("authorization"), read))
+        return Response(content, headers=headers)
+
+    app.get("/v2/health/live", responses=_document(schemas.Live))(live)
+    app.get("/v2/health/ready", responses=_document(schemas.Ready) | {503: {"model": schemas.Ready}})(ready)
+    app.get("/v2", responses=_document(schemas.ServerMetadata))(server)
+    app.get("/v2/", include_in_schema=False)(server)
+    for path in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
+        app.get(path, responses=_document(schemas.ModelMetadata, 404))(metadata)
+        app.get(f"{path}/ready", responses=_document(schemas.ModelReady, 404) | {503: {"model": schemas.ModelReady}})(
+            model_ready
+        )
+        app.post(f"{path}/infer", responses=_document(schemas.InferResponse, *REFUSALS), openapi_extra=_INFER)(infer)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(Exception, _failed)
+    _complete(app.openapi(), needs_key=not service.principals.open)
+    return app
+
+
+def answered(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON response."""
+    return Response(orjson.dumps(content), status, headers, JSON)
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body, of which never more than `most` bytes (and one chunk) are in memory."""
+    told = request.headers.get("content-length", "")
+    parts, size = [], int(told) if told.isdecimal() and len(told) < 20 else 0
+    if size <= most:
+        size = 0
+        try:
+            async for part in request.stream():
+                parts.append(part)
+                size += len(part)
+                if size > most:
+                    break
+        except ClientDisconnect:
+            raise Malformed("The request ended before its body did.") from None
+    if size > most:
+        raise TooLarge(f"A request may have at most {most} bytes.")
+    return b"".join(parts)
+
+
+def _refused(_: Request, refusal: Exception) -> Response:
+    assert isinstance(refusal, Refusal)
+    return answered({"error": refusal.message}, refusal.status, refusal.headers)
+
+
+def _no_route(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return answered({"error": f"{error.detail}."}, error.status_code, error.headers)
+
+
+def _failed(_: Request, __: Exception) -> Response:
+    return answered({"error": "The gateway failed; its log says why."}, 500)
+
+
+def _document(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
+    told: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "The answer."}}
+    for status in refusals:
+        told[status] = {"model": schemas.Failure, "description": REFUSALS[status]}
+    return told
+
+
+_BYTES = {"type": "string", "format": "binary"}
+_INFER = {
+    "parameters": [
+        {
+            "name": HEADER_LENGTH,
+            "in": "header",
+            "required": False,
+            "description": "The length of the JSON, if binary tensor data follow it.",
+            "schema": {"type": "integer", "minimum": 0},
+        }
+    ],
+    "requestBody": {
+        "required": True,
+        "content": {JSON: {"schema": {"$ref": "#/components/schemas/InferRequest"}}, BINARY: {"schema": _BYTES}},
+    },
+}
+
+
+def _complete(document: dict[str, Any], *, needs_key: bool) -> None:
+    """Say in the OpenAPI document what FastAPI cannot see: bodies that are read by hand, binary answers, the key."""
+    parts = document["components"]
+    request = schemas.InferRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+    parts["schemas"] |= request.pop("$defs") | {"InferRequest": request}
+    parts["schemas"].pop("HTTPValidationError", None)
+    parts["schemas"].pop("ValidationError", None)
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)  # FastAPI's own form of 400, which nothing here raises
+            if path.endswith("/infer"):
+                operation["responses"]["200"]["content"][BINARY] = {"schema": _BYTES}
+                operation["responses"]["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+                if needs_key:
+                    operation["security"] = [{"key": []}]
+    if needs_key:
+        parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
