@@ -1,4 +1,4 @@
-"""A real PostgreSQL server of our own: on a free port of 127.0.0.1, in a folder of its own, to be stopped and killed."""
+"""A real PostgreSQL server on a free port of 127.0.0.1, in a folder of its own, to be stopped and killed."""
 
 from __future__ import annotations
 
