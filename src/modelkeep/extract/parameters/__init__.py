@@ -1,4 +1,4 @@
-"""Parameter stealing: the weights of a small ReLU network from its answers, and lemma 1's bound on how near one comes."""
+"""Parameter stealing: a small ReLU network from its answers, and lemma 1's bound on how near one comes."""
 
 from modelkeep.extract.parameters.compare import Recovery as Recovery
 from modelkeep.extract.parameters.compare import compare as compare

@@ -1,7 +1,7 @@
 """The hyperplanes on which units switch, from the kinks of parallel lines.
 
-Unit i bends the logits by v_i·|w_i·u| where a line of direction u crosses its boundary w_i·x + b_i = 0, wherever that is:
-on parallel lines, equal bends are the same unit. As many lines as there are dimensions give as many points of each
+Unit i bends the logits by v_i·|w_i·u| where a line of direction u crosses its boundary w_i·x + b_i = 0, wherever that
+is: on parallel lines, equal bends are the same unit. As many lines as there are dimensions give as many points of each
 hyperplane, so all of it.
 """
 

@@ -56,7 +56,9 @@ def kinks(ask: Callable[[Array], Array], reach: float, noise: float, most: int) 
         if not bent:
             return _corners(cells, tolerance)
         if len(bent) > 2 * most + 2:
-            raise Unrecoverable(f"its logits bend in more than {most} places on a line: no small ReLU network does that")
+            raise Unrecoverable(
+                f"its logits bend in more than {most} places on a line: no small ReLU network does that"
+            )
         splits = [_split(cells, i, tolerance, guess=level % 2 == 0) for i in bent]
         parts = iter(
             _cells(
@@ -78,13 +80,14 @@ def _cells(ask: Callable[[Array], Array], low: Array, high: Array) -> list[_Cell
     places, index = np.unique(np.concatenate([low, high, (low + high) / 2]), return_inverse=True)
     answers = ask(places)[index]
     n = len(low)
-    return [
-        _Cell(float(low[i]), float(high[i]), (answers[i], answers[n + i]), answers[2 * n + i]) for i in range(n)
-    ]
+    return [_Cell(float(low[i]), float(high[i]), (answers[i], answers[n + i]), answers[2 * n + i]) for i in range(n)]
 
 
 def _split(cells: list[_Cell], i: int, tolerance: float, *, guess: bool) -> float:
-    """Where to split: where the lines of the two neighbours meet, which is the kink if there is only one; or in half."""
+    """Where to split: where the lines of the two neighbours meet, which is the kink if there is only one; or in half.
+
+    Two near kinks with opposite bends meet beside them and pass for one: the check of the network notices that.
+    """
     cell = cells[i]
     if guess and 0 < i < len(cells) - 1 and not any(cells[j].bends(tolerance) for j in (i - 1, i + 1)):
         meet = _meet(*_line([cells[i - 1]]), *_line([cells[i + 1]]))[0]

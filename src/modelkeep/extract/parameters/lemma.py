@@ -1,9 +1,9 @@
 """Lemma 1 of paper 003 with numbers: how far perturbed answers keep a thief from the parameters.
 
-For softmax regression everything in the lemma is known. As many queries as a logit has parameters determine the weights:
-the thief solves log Ỹ = X̃ W̃ᵀ (up to a constant per row) and answers its queries exactly as it was answered, which is the
-lemma's premise. The mean cross entropy is M-smooth with M = λ_max(X̃ᵀX̃)/(2n), because diag(p) − ppᵀ has no eigenvalue
-above ½.
+For softmax regression everything in the lemma is known. As many queries as a logit has parameters determine the
+weights: the thief solves log Ỹ = XW (up to a constant per row), and then answers its queries exactly as it was
+answered, which is the lemma's premise. The mean cross entropy is M-smooth with M = λ_max(XᵀX)/(2n), because
+diag(p) − ppᵀ has no eigenvalue above ½.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Distance(Result):
         drawn = plots.figure(height=2.2)
         ax = plots.axes(drawn, "Lemma 1", "squared distance to the owner's parameters", grid="x")
         sides = {"reached": self.squared_distance, "bound": self.bound}
-        for row, (name, value) in enumerate(sides.items()):
+        for row, value in enumerate(sides.values()):
             ax.barh(row, max(value, 1e-30), color=plots.PALETTE[row], height=0.6)
         ax.set_xscale("log")
         ax.set_yticks(range(len(sides)), list(sides), color=plots.INK)

@@ -22,7 +22,7 @@ class Saturated(Unrecoverable):
 
 
 class Oracle:
-    """Centred log-probabilities, log p − mean(log p): they are the centred logits, because softmax only adds a constant.
+    """Centred log-probabilities, log p − mean(log p): the centred logits, because softmax only adds a constant.
 
     Everything that all classes share is lost in a softmax, so the last layer comes back up to that, and no more.
     """
@@ -44,7 +44,7 @@ class Oracle:
         # Below the smallest normal number of the answer's type a probability has lost its digits.
         if probs.min() < torch.finfo(self.dtype).tiny:
             raise Saturated("it answers with probabilities of (almost) exactly 0, of which no logit can be told")
-        logits = np.log(probs)
+        logits: Array = np.log(probs)
         logits -= logits.mean(axis=1, keepdims=True)
         if keep:
             self._x.append(asked.double().numpy())

@@ -22,6 +22,7 @@ from modelkeep.results import Result, Tensor, measured
 CHECKS = 256  # fresh queries that a recovered network must answer as the victim does
 RIGHT = 1e-3  # the largest error on them, relative to the spread of the logits, of a network that counts as recovered
 SAME = 1e-3  # hyperplanes that are nearer than this, relative to how far away they are, are one
+UNUSED = 1e-6  # a unit whose weight in the last layer is this small, relative to the largest, is none
 ROUNDS = 16  # directions that are tried
 
 
@@ -155,6 +156,10 @@ def _search(oracle: Oracle, random: np.random.Generator, most: int, reach: float
                 raise Unrecoverable(f"more than {most} units bend its logits; raise most_units if it may be that large")
             if len(new):
                 network = fit(planes, *oracle.heard())
+                used = np.linalg.norm(network.last, axis=0)
+                if used.min() <= UNUSED * used.max():  # kinks too near to be told apart made a hyperplane of no unit
+                    planes = planes[used > UNUSED * used.max()]
+                    network = fit(planes, *oracle.heard())
                 error = float(np.abs(network.logits(away) - wanted).max() / wanted.std())
             if error <= 1e4 * level or (error <= RIGHT and not len(new)):
                 return _Found(network, directions, level, error)
