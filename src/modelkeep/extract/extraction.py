@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 from pydantic import PlainSerializer, PlainValidator
 
-from modelkeep import progress
-from modelkeep.access import Scores
 from modelkeep.attack.transfer.proxy import RECIPE, Architecture
 from modelkeep.data import Data
-from modelkeep.errors import InputError, ResultError, bad_parameter
+from modelkeep.errors import ResultError, bad_parameter
 from modelkeep.extract.attacks import NAIVE, Attack
-from modelkeep.extract.recoveries import Knowledge
-from modelkeep.extract.strategies import Harvest, Strategy, Thief
-from modelkeep.extract.substitute import train_substitute
-from modelkeep.extract.target import Guarded, Target, probabilities
+from modelkeep.extract.strategies import Strategy
+from modelkeep.extract.target import Target
+from modelkeep.extract.theft import Judge, Theft
 from modelkeep.guard.defence import Defence
-from modelkeep.guard.grid import snap
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
 from modelkeep.training import Recipe
@@ -136,11 +131,11 @@ def extract(
     if price is not None and not price >= 0:
         raise bad_parameter("extract", "price", "None or a number of at least 0", price)
     with measured(seed, None if clean is None else clean.fingerprint(), test.fingerprint()) as provenance:
-        steal = _Steal(target, strategy, attack, architecture, recipe, defence, clean, seed)
+        steal = Theft(target, strategy, attack, architecture, recipe, defence, clean, seed)
         harvest, queries = steal.ask()
         recovered, distance = steal.recover(harvest)
         substitute = steal.learn(harvest.questions, recovered)
-        judge = _Judge(target, test, clean)
+        judge = Judge(target, test, clean)
         return Extraction(
             provenance=provenance(),
             strategy=strategy.name,
@@ -156,114 +151,3 @@ def extract(
             cost=None if price is None else price * queries / 1000,
             model=substitute,
         )
-
-
-class _Steal:
-    """One theft under way: the same steps for a single copy and for a curve of them."""
-
-    def __init__(
-        self,
-        target: Target,
-        strategy: Strategy,
-        attack: Attack,
-        architecture: Architecture | None,
-        recipe: Recipe,
-        defence: Defence | None,
-        clean: Model | None,
-        seed: int,
-    ) -> None:
-        self.target, self.strategy, self.attack = target, strategy, attack
-        self.architecture, self.recipe, self.clean, self.seed = architecture, recipe, clean, seed
-        self.defence = target.defence if defence is None and isinstance(target, Guarded) else defence
-        self.defence_name = "unknown" if self.defence is None else self.defence.name
-
-    def ask(self) -> tuple[Harvest, int]:
-        """The questions with their answers, and the queries that they took."""
-        before = self.target.queries
-        thief = Thief(self._answers, self._plain, self.target.bounds, self.seed)
-        harvest = self.strategy(thief)
-        return harvest, self.target.queries - before
-
-    def recover(self, harvest: Harvest) -> tuple[torch.Tensor, Estimate | None]:
-        """What the attacker makes of the answers, and how far from the clean predictions that is."""
-        x, answers = harvest.questions, harvest.answers
-        clean = None if self.clean is None else Scores(self.clean).probs(x).cpu().float()
-        labels = answers.argmax(dim=1)
-        if harvest.original is not None and harvest.original_classes == answers.shape[1]:
-            labels = harvest.original
-        knowledge = Knowledge(self.target, x, labels, self.seed, self.defence, self._state(x, answers), clean)
-        with progress.task("recovering the clean predictions", 1) as task:
-            recovered = self.attack.recovery(answers, knowledge)
-            task.advance()
-        if clean is None:
-            return recovered, None
-        distances = (recovered - clean).double().norm(dim=1)
-        return recovered, Estimate.bootstrap(distances.numpy(), self.seed)
-
-    def learn(self, questions: torch.Tensor, recovered: torch.Tensor) -> Model:
-        """The substitute."""
-        return train_substitute(
-            self.target,
-            questions,
-            recovered,
-            architecture=self.architecture,
-            recipe=self.recipe,
-            rotations=self.attack.rotations,
-            seed=self.seed,
-        )
-
-    def _answers(self, x: torch.Tensor, seed: int) -> torch.Tensor:
-        return probabilities(self.attack.asking(self.target, x, seed), (len(x), len(self.target.classes)))
-
-    def _plain(self, x: torch.Tensor, answers: torch.Tensor) -> Model:
-        """A substitute for a strategy that looks at one on the way: of the answers as they are."""
-        return train_substitute(
-            self.target, x, answers, architecture=self.architecture, recipe=self.recipe, seed=self.seed
-        )
-
-    def _state(self, x: torch.Tensor, answers: torch.Tensor) -> Any:
-        """The defence's state: a guarded target's own, else what an attacker rebuilds from the answers.
-
-        Of ordered quantisation the answers tell all of it: each is a centroid, and in the order of their first
-        appearance they found the same list again.
-        """
-        if isinstance(self.target, Guarded):
-            return self.target.state
-        if self.defence is None:
-            return None
-        state = self.defence.initial(answers.shape[1])
-        if state is not None:
-            self.defence(snap(answers.numpy()), state, x if self.defence.needs_inputs else None)
-        return state
-
-
-class _Judge:
-    """The target's labels for the test data, and what a copy is worth beside them."""
-
-    def __init__(self, target: Target, test: Data, clean: Model | None) -> None:
-        if test.input_shape != target.input_shape or len(test.classes) != len(target.classes):
-            raise InputError(
-                f"The test data must fit the target: inputs {target.input_shape} and {len(target.classes)} classes. "
-                f"'{test.name}' has inputs {test.input_shape} and {len(test.classes)} classes."
-            )
-        before = target.queries
-        answers = target.probs(test.x) if clean is None else Scores(clean).probs(test.x)
-        self.queries = target.queries - before
-        self.labels = answers.argmax(dim=1).cpu()
-        self.test = test
-
-    @property
-    def target_accuracy(self) -> Estimate:
-        """Of the target itself."""
-        return self._agreement(self.labels, self.test.y)
-
-    def accuracy(self, substitute: Model) -> Estimate:
-        """The share of true labels."""
-        return self._agreement(Scores(substitute).labels(self.test.x).cpu(), self.test.y)
-
-    def fidelity(self, substitute: Model) -> Estimate:
-        """The share of the target's labels."""
-        return self._agreement(Scores(substitute).labels(self.test.x).cpu(), self.labels)
-
-    def _agreement(self, ours: torch.Tensor, theirs: torch.Tensor) -> Estimate:
-        return Estimate.rate(int((ours == theirs).sum()), len(theirs))

@@ -33,13 +33,25 @@ class Knowledge:
     state: Any = None
     clean: torch.Tensor | None = None
 
-    def perturbed(self, clean: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        """p(y): what the defence would have answered, at `inputs` where it looks at them. Its state stays as it was."""
-        if self.defence is None:
+    @property
+    def nothing_is_hidden(self) -> bool:
+        """Whether the answers are the clean predictions: a defence that may move nothing does not."""
+        return self.defence is not None and self.defence.epsilon == 0
+
+    def perturbation(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        """p: what the defence would have answered to clean predictions, at inputs where it looks at them.
+
+        It goes on from a copy of the state, so that the target's own stays as it was.
+        """
+        defence, state = self.defence, copy.deepcopy(self.state)
+        if defence is None:
             raise InputError("This attack must know the defence: give defence=…, NoDefence() where there is none.")
-        state = copy.deepcopy(self.state)
-        answers = self.defence(snap(clean.numpy()), state, inputs if self.defence.needs_inputs else None)
-        return torch.from_numpy(confidences(answers))
+
+        def perturbed(clean: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+            answers = defence(snap(clean.numpy()), state, inputs if defence.needs_inputs else None)
+            return torch.from_numpy(confidences(answers))
+
+        return perturbed
 
 
 Recovery = Callable[[torch.Tensor, Knowledge], torch.Tensor]

@@ -38,6 +38,11 @@ class Harvest:
     original: torch.Tensor | None = None
     original_classes: int = 0
 
+    def first(self, count: int) -> Harvest:
+        """What was known after `count` questions."""
+        original = None if self.original is None else self.original[:count]
+        return Harvest(self.questions[:count], self.answers[:count], original, self.original_classes)
+
 
 class Strategy(Protocol):
     """A choice of questions. A frozen dataclass with a call."""
@@ -172,7 +177,7 @@ class JacobianAugmentation:
                 substitute = thief.train(x, answers)
                 room = self.queries - len(x)
                 start = x if room >= len(x) else x[torch.randperm(len(x), generator=generator)[:room]]
-                moved = torch.cat([self._moved(substitute, part, generator) for part in start.split(512)])
+                moved = torch.cat([self._moved(substitute, part, generator) for part in torch.split(start, 512)])
                 answers = torch.cat([answers, thief.ask(moved, thief.seed + len(x))])
                 x = torch.cat([x, moved])
                 task.advance(len(moved))

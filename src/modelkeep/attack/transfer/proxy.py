@@ -28,11 +28,16 @@ RECIPE = Recipe(epochs=20, batch_size=64, learning_rate=2e-3)
 class Interface(Protocol):
     """What anybody knows of a target: what it takes, and what it can answer."""
 
-    input_shape: tuple[int, ...]
-    classes: tuple[str, ...]
-    bounds: tuple[float, float] | None
-    dtype: torch.dtype
-    device: torch.device
+    @property
+    def input_shape(self) -> tuple[int, ...]: ...
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+    @property
+    def bounds(self) -> tuple[float, float] | None: ...
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def device(self) -> torch.device: ...
 
 
 @dataclass(frozen=True)
