@@ -7,7 +7,7 @@ import sys
 import typer
 
 from modelkeep import __version__
-from modelkeep.cli import certify, data, papers, study
+from modelkeep.cli import certify, data, guard, papers, study
 from modelkeep.cli.attack import attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
@@ -35,6 +35,7 @@ app.command()(bias)
 app.command()(doctor)
 app.add_typer(certify.app, name="certify")
 app.add_typer(data.app, name="data")
+app.add_typer(guard.app, name="guard")
 study.app.command(epilog="Example: modelkeep study papers")(papers.papers)
 study.app.command(epilog="Example: modelkeep study plasticity --size small")(papers.run)
 app.add_typer(study.app, name="study", cls=papers.Studies)

@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 
 from modelkeep.errors import GuardError
 from modelkeep.guard.gateway.chosen import TABLES, AnyDefence, Quantised, Section
+from modelkeep.guard.store.store import Store
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Size = Annotated[int, Field(ge=1)]
@@ -129,13 +130,17 @@ class Config(Section):
 
 def read(path: Path) -> Config:
     """The settings in a file, or one error that names all that is wrong with it."""
+    return checked(raw(path), str(path), path.resolve().parent)
+
+
+def raw(path: Path) -> dict[str, Any]:
+    """What a file says, before it is checked."""
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise GuardError(f"{path} cannot be read: {error.strerror}. Write one with: modelkeep guard init") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise GuardError(f"{path} is not TOML: {error}.") from error
-    return checked(given, str(path), path.resolve().parent)
 
 
 def checked(given: dict[str, Any], where: str, folder: Path) -> Config:
@@ -156,6 +161,18 @@ def checked(given: dict[str, Any], where: str, folder: Path) -> Config:
         raise GuardError("\n  ".join([f"{where} has {count}:", *errors])) from None
     config._folder = folder
     return config
+
+
+def opened(config: Config) -> Store:
+    """The store that the settings name."""
+    parts = urlsplit(config.store.url)
+    if parts.scheme == "sqlite":
+        from modelkeep.guard.store.sqlite import SqliteStore
+
+        return SqliteStore(config.at(parts.path.removeprefix("/")))
+    from modelkeep.guard.store.postgres import PostgresStore
+
+    return PostgresStore(config.store.url)
 
 
 def _sentence(error: Any) -> str:
