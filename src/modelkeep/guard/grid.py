@@ -20,6 +20,7 @@ BITS = 24
 ONE = 1 << BITS  # the units that the confidences of a prediction sum to
 
 Units = NDArray[np.int32]  # (n, classes); every row sums to ONE, and its largest entry stands strictly above the others
+FEW = 16  # so many largest numbers are found faster one after the other
 OFF = 1e-2  # confidences that sum to one only within this are no softmax of any float type
 
 
@@ -38,6 +39,10 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.units)
+
+    def allowed(self, epsilon: float) -> NDArray[np.int64]:
+        """What an ℓ1 budget leaves each row, in units. Where it leaves nothing the only answer is the row itself."""
+        return np.maximum(budget(epsilon) - self.spent, 0)
 
 
 def snap(predictions: NDArray[Any]) -> Predictions:
@@ -94,7 +99,9 @@ def _snap(
 ) -> tuple[int, int]:
     """Fill `units`, `labels` and `spent`; (reason, row) of the first prediction that is none, else (0, 0)."""
     count, classes = given.shape
-    remainder = np.empty(classes)
+    error = np.empty(classes)
+    # The sum of |y − units| errs by at most half an ulp per term and per addition; this much more is never less.
+    upwards = 1 + (classes + 2) * 2.0**-52
     for row in range(count):
         y = given[row]
         top = 0
@@ -109,34 +116,61 @@ def _snap(
                 top = k
         if abs(total - 1) > OFF:
             return 3, row
-        missing = ONE
-        for k in range(classes):
-            exact = y[k] / total * ONE
-            whole = int(exact)
-            units[row, k] = whole
-            remainder[k] = exact - whole
-            missing -= whole
-        # What is missing to one goes to the largest remainders; a surplus of rounding comes off the smallest.
-        while missing != 0:
-            best = -1
-            for k in range(classes):
-                if missing > 0:
-                    if best < 0 or remainder[k] > remainder[best]:
-                        best = k
-                elif units[row, k] > 0 and (best < 0 or remainder[k] < remainder[best]):
-                    best = k
-            step = 1 if missing > 0 else -1
-            units[row, best] += step
-            remainder[best] -= step
-            missing -= step
-        for k in range(classes):  # the top is made strict: no reader's rule for ties can find another
-            if k != top and units[row, k] >= units[row, top]:
-                over = units[row, k] - units[row, top] + 1
-                units[row, k] -= over
-                units[row, top] += over
+        apportion(y, total, ONE, units[row], error)
+        make_strict(units[row], top)
         labels[row] = top
         moved = 0.0
         for k in range(classes):
             moved += abs(y[k] * ONE - units[row, k])
-        spent[row] = int(np.ceil(moved * (1 + 1e-12)))
+        spent[row] = int(np.ceil(moved * upwards))
     return 0, 0
+
+
+@compiled
+def apportion(
+    weights: NDArray[np.float64], total: float, whole: int, parts: NDArray[np.int32], error: NDArray[np.float64]
+) -> None:
+    """Fill `parts` with the nearest whole numbers to whole · weights / total that sum to `whole` (ℓ1 distance).
+
+    Each is rounded; what is then missing to the sum goes to those that were rounded down the most, a surplus comes off
+    those that were rounded up the most, and among equals the first. `total` is the sum of `weights: (n,)`, and
+    `error: (n,)` is scratch space.
+    """
+    missing = whole
+    for k in range(len(weights)):
+        exact = weights[k] / total * whole
+        parts[k] = int(exact + 0.5)
+        error[k] = exact - parts[k]
+        missing -= parts[k]
+    if missing == 0:
+        return
+    # |missing| is the sum of the errors, each at most one half: at least twice as many entries have the right sign.
+    step = 1 if missing > 0 else -1
+    missing *= step
+    for k in range(len(weights)):
+        error[k] *= step
+    if missing > FEW:  # to all above a threshold, then to the first at it
+        threshold = np.partition(error, len(weights) - missing)[len(weights) - missing]
+        for above in (True, False):
+            for k in range(len(weights)):
+                if missing > 0 and (error[k] > threshold if above else error[k] == threshold):
+                    parts[k] += step
+                    missing -= 1
+    while missing > 0:
+        best = 0
+        for k in range(len(weights)):
+            if error[k] > error[best]:
+                best = k
+        parts[best] += step
+        missing -= 1
+        error[best] = -1.0
+
+
+@compiled
+def make_strict(parts: NDArray[np.int32], top: int) -> None:
+    """Raise entry `top` strictly above all others, at their cost: no reader's rule for ties can find another label."""
+    for k in range(len(parts)):
+        if k != top and parts[k] >= parts[top] and parts[k] > 0:  # an entry of 0 ties only with a top that will rise
+            over = (parts[k] - parts[top]) // 2 + 1
+            parts[k] -= over
+            parts[top] += over

@@ -50,7 +50,7 @@ class ModelGuardS:
         """Algorithm 1, row after row; misses are appended to `state`."""
         units, labels = predictions.units, predictions.labels
         state = self.initial(units.shape[1]) if state is None else state
-        allowed = np.maximum(budget(self.epsilon) - predictions.spent, 0)
+        allowed = predictions.allowed(self.epsilon)
         answers = np.empty_like(units)
         for label, members in _by_label(labels):
             start = 0
