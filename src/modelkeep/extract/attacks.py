@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
+from torch.nn.functional import one_hot
 
 from modelkeep.errors import bad_parameter
-from modelkeep.extract.recoveries import Recovery, as_they_are, top_labels
+from modelkeep.extract.recoveries import Recovery, as_they_are
 from modelkeep.extract.target import Target
 from modelkeep.training import Augmentation
 
@@ -29,6 +30,15 @@ class Remembering(Protocol):
 def once(target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
     """Each question once."""
     return target.probs(x)
+
+
+def only_labels(target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+    """Each question once, and of its answer only the label, which most defences leave as it is.
+
+    The rest is thrown away at once, so that a strategy that looks at answers on the way does not see it either.
+    """
+    answers = target.probs(x)
+    return one_hot(answers.argmax(dim=1), answers.shape[1]).to(answers.dtype)
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,6 @@ class Attack:
 
 
 NAIVE = Attack("naive")
-TOP_ONE = Attack("top-1", recovery=top_labels)
+TOP_ONE = Attack("top-1", asking=only_labels)
 S4L = Attack("s4l", rotations=True)
 SMOOTHING = Attack("smoothing", asking=Smoothed())

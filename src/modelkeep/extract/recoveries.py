@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.functional import one_hot
 
 from modelkeep.attack.transfer.proxy import Interface
 from modelkeep.errors import InputError
@@ -61,8 +60,3 @@ Recovery = Callable[[torch.Tensor, Knowledge], torch.Tensor]
 def as_they_are(answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
     """The identity: the attack that adapts to nothing."""
     return answers
-
-
-def top_labels(answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
-    """Only the top-1 labels, which most defences leave as they are."""
-    return one_hot(answers.argmax(dim=1), answers.shape[1]).to(answers.dtype)

@@ -19,6 +19,7 @@ from modelkeep.training import Recipe, cross_entropy, fit
 
 SHADOWS = Recipe(epochs=10, batch_size=64, learning_rate=2e-3)
 RESTORER = Recipe(epochs=5, batch_size=256, learning_rate=2e-3)
+EQUATION_21 = PartialBayes()
 CPU = torch.device("cpu")
 three_layers: Architecture = partial(architectures.dense, hidden=[128, 128])
 
@@ -63,16 +64,19 @@ class DDAE:
 class DDAEPlus:
     """D-DAE+: the same restorer, taught by the table of the partial Bayes attack instead of by shadow models."""
 
-    means: Means | torch.Tensor = "clean"
-    samples: int = 20
-    precision: float | None = None
+    table: PartialBayes = EQUATION_21
     recipe: Recipe = RESTORER
+
+    @property
+    def means(self) -> Means | torch.Tensor:
+        """Around what the table is drawn."""
+        return self.table.means
 
     def __call__(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
         if knowledge.nothing_is_hidden:
             return answers
-        table = PartialBayes(self.means, self.samples, self.precision).table(answers, knowledge)
-        clean, perturbed = (torch.cat(parts) for parts in zip(*table, strict=True))
+        pairs = self.table.table(answers, knowledge)
+        clean, perturbed = (torch.cat(parts) for parts in zip(*pairs, strict=True))
         return restored(answers, clean, perturbed, self.recipe, knowledge.seed)
 
 
