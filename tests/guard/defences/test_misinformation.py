@@ -72,7 +72,8 @@ def test_sure_predictions_leave_as_they_are_and_others_are_misinformation(target
     np.testing.assert_array_equal(answers[[0, 2]], predictions.units[[0, 2]])
     expected = misled.probs(x)[[1, 3]].numpy()
     np.testing.assert_allclose(confidences(answers[[1, 3]]), expected, atol=1e-6)
-    assert (answers.sum(axis=1) == ONE).all() and (answers >= 0).all()
+    assert (answers.sum(axis=1) == ONE).all()
+    assert (answers >= 0).all()
 
 
 def test_at_the_threshold_half_of_the_answer_is_misinformation(misled: Model) -> None:
@@ -94,6 +95,8 @@ def test_what_it_cannot_do_is_refused(misled: Model) -> None:
         AdaptiveMisinformation(0.5, misled, nu=0.0)
     with pytest.raises(InputError, match="Give inputs"):
         AdaptiveMisinformation(0.5, misled)(snap(np.array([[0.4, 0.6]])))
+    with pytest.raises(InputError, match="10 classes for predictions of 2"):
+        AdaptiveMisinformation(0.5, misled)(snap(np.array([[0.4, 0.6]])), None, torch.zeros(1, 1, 8, 8))
 
 
 def test_fresh_weights_need_layers_that_can_draw_them() -> None:

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.errors import bad_parameter
+from modelkeep.guard.defences.inputs import queries
 from modelkeep.guard.grid import ONE, Predictions, Units, snap
 from modelkeep.guard.untrained import untrained
 from modelkeep.model import Model
@@ -44,12 +45,11 @@ class AdaptiveMisinformation:
         """It has no state."""
 
     def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
-        if inputs is None:
-            raise InputError("Adaptive misinformation looks at the queries themselves. Give inputs=…")
+        asked = queries("Adaptive misinformation", self.misinformation, predictions, inputs)
         if len(predictions) == 0:
             return predictions.units
         clean = predictions.units / ONE
-        misled = self.misinformation.probs(inputs).double().cpu().numpy()
+        misled = self.misinformation.probs(asked).double().cpu().numpy()
         alpha = self.share(clean.max(axis=1))[:, None]
         return snap((1 - alpha) * clean + alpha * misled).units
 
