@@ -24,6 +24,7 @@ try:
     from fastapi import FastAPI, Request, Response
     from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect
+    from starlette.routing import Route
 except ImportError as missing:
     raise MissingExtra("guard", "fastapi", "The gateway") from missing
 
@@ -88,7 +89,7 @@ def create_app(service: Service) -> FastAPI:
         app.get(f"{path}/ready", responses=_document(schemas.ModelReady, 404) | {503: {"model": schemas.ModelReady}})(
             model_ready
         )
-        app.post(f"{path}/infer", responses=_document(schemas.InferResponse, *REFUSALS), openapi_extra=_INFER)(infer)
+        app.router.routes.insert(0, Route(f"{path}/infer", infer, methods=["POST"]))  # found first, as asked most
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(Exception, _failed)
@@ -141,21 +142,18 @@ def _document(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[st
     return told
 
 
+_NAME = {"in": "path", "required": True, "schema": {"type": "string"}}
 _BYTES = {"type": "string", "format": "binary"}
-_INFER = {
-    "parameters": [
-        {
-            "name": HEADER_LENGTH,
-            "in": "header",
-            "required": False,
-            "description": "The length of the JSON, if binary tensor data follow it.",
-            "schema": {"type": "integer", "minimum": 0},
-        }
-    ],
-    "requestBody": {
-        "required": True,
-        "content": {JSON: {"schema": {"$ref": "#/components/schemas/InferRequest"}}, BINARY: {"schema": _BYTES}},
-    },
+_HEADER = {
+    "name": HEADER_LENGTH,
+    "in": "header",
+    "required": False,
+    "description": "The length of the JSON, if binary tensor data follow it.",
+    "schema": {"type": "integer", "minimum": 0},
+}
+_BODY = {
+    "required": True,
+    "content": {JSON: {"schema": {"$ref": "#/components/schemas/InferRequest"}}, BINARY: {"schema": _BYTES}},
 }
 
 
@@ -170,6 +168,9 @@ def _complete(document: dict[str, Any], *, needs_key: bool) -> None:
         for operation in operations.values():
             operation["responses"].pop("422", None)  # FastAPI's own form of 400, which nothing here raises
             if path.endswith("/infer"):
+                names = [name for name in ("model", "version") if f"{{{name}}}" in path]
+                operation["parameters"] = [*({"name": name, **_NAME} for name in names), _HEADER]
+                operation["requestBody"] = _BODY
                 operation["responses"]["200"]["content"][BINARY] = {"schema": _BYTES}
                 operation["responses"]["429"]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
                 if needs_key:

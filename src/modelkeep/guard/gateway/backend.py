@@ -14,11 +14,13 @@ from modelkeep.errors import PredictionError
 from modelkeep.guard.protocol.tensors import Array
 from modelkeep.model import Model
 
+Probabilities = NDArray[np.floating[Any]]
+
 
 class Backend(Protocol):
     """Clean predictions. They never leave but through the gate."""
 
-    async def predict(self, rows: Array) -> NDArray[np.floating[Any]]:
+    async def predict(self, rows: Array) -> Probabilities:
         """Probabilities `(n, classes)` for `rows: (n, *input_shape)`."""
 
     async def ready(self) -> bool:
@@ -32,8 +34,7 @@ class LocalBackend:
     """The model in this process, one row at a time in one thread.
 
     A row that is computed alone, always in the same shape by the same kernels, gets the same bits beside any other
-    rows: no batch size can change an answer. The softmax is taken in float64, so that it adds no noise to that of the
-    logits.
+    rows: no batch size can change an answer.
     """
 
     def __init__(self, model: Model) -> None:
@@ -41,7 +42,7 @@ class LocalBackend:
         self.model = model
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="model", initializer=_one_core)
 
-    async def predict(self, rows: Array) -> NDArray[np.floating[Any]]:
+    async def predict(self, rows: Array) -> Probabilities:
         """Probabilities in float64, `(n, classes)`."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._predict, rows)
 
@@ -53,14 +54,27 @@ class LocalBackend:
         """End the thread."""
         self._thread.shutdown()
 
-    def _predict(self, rows: Array) -> NDArray[np.floating[Any]]:
+    def _predict(self, rows: Array) -> Probabilities:
+        logits = np.empty((len(rows), len(self.model.classes)))
         with torch.no_grad():
-            x = torch.from_numpy(rows).to(self.model.device, self.model.dtype)
-            logits = torch.cat([self.model.forward(row[None]) for row in x])
-            if not torch.isfinite(logits).all():
-                raise PredictionError("The model gives NaN or infinite logits for finite inputs.")
-            answers: NDArray[np.floating[Any]] = logits.double().softmax(dim=1).cpu().numpy()
-            return answers
+            for row, x in enumerate(torch.from_numpy(rows).to(self.model.device, self.model.dtype)):
+                logits[row] = self.model.forward(x[None])[0].double().cpu().numpy()
+        return softmax(logits)
+
+
+def softmax(logits: NDArray[Any]) -> Probabilities:
+    """Probabilities `(n, classes)` of logits, in float64 so that it adds no noise to that of the logits.
+
+    >>> softmax(np.array([[0.0, 0.0], [1e9, 0.0]]))
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    """
+    if not np.isfinite(logits).all():
+        raise PredictionError("The model gives NaN or infinite logits for finite inputs.")
+    wide = logits.astype(np.float64)
+    powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+    probabilities: Probabilities = powers / powers.sum(axis=1, keepdims=True)
+    return probabilities
 
 
 def _one_core() -> None:
