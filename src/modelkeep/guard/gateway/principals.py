@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from modelkeep.errors import StoreUnavailable
 from modelkeep.guard.gateway.refusals import TooLarge, TooMany, Unauthorised, Unavailable
-from modelkeep.guard.store.store import Principal, Store
+from modelkeep.guard.store.store import Lease, Principal, Store
 
 T = TypeVar("T")
 
@@ -161,20 +161,20 @@ class Principals:
         purse.leased = now
         needed = purse.wanted - purse.left
 
-        def take() -> tuple[int, float | None]:
+        def take() -> tuple[int, Lease]:
             chunk = int(purse.chunk)
             if principal.queries is not None and chunk > max(1, needed):
                 # What a killed replica loses, or one replica holds while another has none left, is one in a hundred.
                 chunk = min(chunk, (principal.queries - self.store.spent().get(principal.name, 0)) // 100)
-            lease = self.store.lease(principal.name, max(1, needed, chunk), time.time())
-            return lease.granted, lease.wait
+            wanted = max(1, needed, chunk)
+            return wanted, self.store.lease(principal.name, wanted, time.time())
 
-        granted, wait = await self._ask(take)
-        purse.left += granted
-        if granted == 0:
-            purse.spent = wait is None
+        wanted, lease = await self._ask(take)
+        purse.left += lease.granted
+        if lease.granted < wanted:
+            purse.spent = lease.wait is None
             # A used-up budget is looked at again when keys are: the operator may have raised it.
-            purse.shut = now + (KEEP if wait is None else max(wait, 1e-3))
+            purse.shut = now + (KEEP if lease.wait is None else max(lease.wait, 1e-3))
 
     async def _ask(self, question: Callable[[], T]) -> T:
         try:
