@@ -1,0 +1,180 @@
+"""Whose queries look like a thief's: an aid to the operator, not a promise. It never changes an answer.
+
+Two scores per principal. PRADA (Juuti et al., 2019): the distances of natural queries to the nearest earlier one of
+their class are about normal, those of synthetic ones are not, which the Shapiro–Wilk statistic W tells. Outliers:
+queries from elsewhere get other confidences than the owner's own data, which the Kolmogorov–Smirnov statistic tells. A
+thief who knows this can pass both; an unusual but honest user can fail them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from modelkeep.errors import bad_parameter
+from modelkeep.guard.compiled import compiled
+from modelkeep.guard.grid import ONE, Predictions, Units
+from modelkeep.guard.protocol.tensors import Array
+
+COORDINATES = 128  # of an input that distances are measured in, drawn once: cost and memory do not grow with the input
+EARLIER = 256  # queries of a principal that the next one is compared with
+RECENT = 512  # distances and confidences that a score is computed from
+PRINCIPALS = 256  # principals that are watched at a time; who was silent longest is forgotten first
+ENOUGH = 100  # distances below which nothing is said, as in PRADA
+NORMAL = 0.9  # W below this is unusual: PRADA's δ for its data sets lies between 0.87 and 0.96
+APART = 0.2  # a KS distance above this, and above chance, is unusual
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What the queries of a principal look like. Only aggregates: nothing tells about one query or one prediction."""
+
+    principal: str
+    queries: int  # since this replica began to watch
+    normality: float | None  # Shapiro–Wilk W of the distances; None for too few of them
+    outlying: float | None  # KS distance from the reference; None for too few queries or no reference
+    score: float | None  # 1 is where it becomes unusual
+    verdict: str  # "looks like ordinary traffic", "unusual" or "inconclusive (too few queries)"
+
+
+class Detector:
+    """Watches the queries of principals, in bounded memory and some microseconds per query.
+
+    `reference: (n,)` are the top confidences of the model on the owner's own data; without them only distances count.
+    """
+
+    def __init__(self, reference: NDArray[np.floating] | None = None) -> None:
+        if reference is not None and (reference.ndim != 1 or len(reference) < ENOUGH):
+            raise bad_parameter("Detector", "reference", f"{ENOUGH} confidences or more, or None", reference.shape)
+        self._reference = None if reference is None else np.sort(reference.astype(np.float64))
+        self._watched: OrderedDict[str, _Watched] = OrderedDict()
+        self._coordinates: NDArray[np.int64] | None = None
+        self._lock = threading.Lock()
+        nothing = np.zeros((0, 1), dtype=np.float32)  # compiles the loop now, so that no query waits for it
+        seen = _Watched(1)
+        none = np.zeros(0, dtype=np.int64)
+        _watch(
+            nothing,
+            none,
+            np.zeros(0, dtype=np.float32),
+            seen.counts,
+            seen.points,
+            seen.labels,
+            seen.distances,
+            seen.tops,
+        )
+
+    def watch(self, principal: str, rows: Array, predictions: Predictions, answers: Units) -> None:
+        """These `rows: (n, *input_shape)` were answered to this principal."""
+        flat = rows.reshape(len(rows), -1)
+        if self._coordinates is None:
+            drawn = np.random.default_rng(0).permutation(flat.shape[1])[:COORDINATES]
+            self._coordinates = np.sort(drawn)
+        points = flat.take(self._coordinates, axis=1).astype(np.float32)
+        tops = (predictions.units.max(axis=1) / ONE).astype(np.float32)
+        with self._lock:
+            seen = self._watched.get(principal)
+            if seen is None:
+                if len(self._watched) >= PRINCIPALS:
+                    self._watched.popitem(last=False)
+                seen = self._watched[principal] = _Watched(points.shape[1])
+            self._watched.move_to_end(principal)
+            _watch(points, predictions.labels, tops, seen.counts, seen.points, seen.labels, seen.distances, seen.tops)
+
+    def scores(self) -> list[Suspicion]:
+        """Everybody who is watched, by name."""
+        with self._lock:
+            copies = {name: (seen.counts.copy(), *seen.recent()) for name, seen in self._watched.items()}
+        return [self._judged(name, *copies[name]) for name in sorted(copies)]
+
+    def _judged(self, name: str, counts: NDArray[np.int64], distances: Floats, tops: Floats) -> Suspicion:
+        normality = _normality(distances)
+        outlying = limit = None
+        if self._reference is not None and len(tops) >= ENOUGH:
+            from scipy.stats import ks_2samp
+
+            outlying = float(ks_2samp(tops, self._reference, method="asymp").statistic)
+            # At the 0.1 % level two samples of one distribution are nearer than this.
+            limit = max(APART, 1.95 * (1 / len(tops) + 1 / len(self._reference)) ** 0.5)
+        known = [(1 - normality) / (1 - NORMAL)] if normality is not None else []
+        if outlying is not None and limit is not None:
+            known.append(outlying / limit)
+        score = max(known, default=None)
+        verdict = "inconclusive (too few queries)"
+        if score is not None:
+            verdict = "unusual" if score > 1 else "looks like ordinary traffic"
+        return Suspicion(name, int(counts[0]), _rounded(normality), _rounded(outlying), _rounded(score), verdict)
+
+
+@dataclass
+class _Watched:
+    """What is kept of one principal: rings of fixed size. `counts`: queries, distances."""
+
+    width: int
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
+    labels: NDArray[np.int64] = field(default_factory=lambda: np.full(EARLIER, -1, dtype=np.int64))
+    distances: Floats = field(default_factory=lambda: np.zeros(RECENT, dtype=np.float32))
+    tops: Floats = field(default_factory=lambda: np.zeros(RECENT, dtype=np.float32))
+    points: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.points = np.zeros((self.width, EARLIER), dtype=np.float32)
+
+    def recent(self) -> tuple[Floats, Floats]:
+        return self.distances[: self.counts[1]].copy(), self.tops[: self.counts[0]].copy()
+
+
+def _normality(distances: Floats) -> float | None:
+    """Shapiro–Wilk's W without the outliers beyond three standard deviations, as in PRADA."""
+    if len(distances) < ENOUGH:
+        return None
+    kept = distances[np.abs(distances - distances.mean()) <= 3 * distances.std()]
+    if np.ptp(kept) == 0:  # all equally far: as unnatural as it gets, and W is not defined
+        return 0.0
+    from scipy.stats import shapiro
+
+    return float(shapiro(kept).statistic)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+@compiled
+def _watch(
+    new: Floats,
+    new_labels: NDArray[np.int64],
+    new_tops: Floats,
+    counts: NDArray[np.int64],
+    points: Floats,
+    labels: NDArray[np.int64],
+    distances: Floats,
+    tops: Floats,
+) -> None:
+    """Take rows in order: the distance to the nearest earlier one of the same class, then the row itself."""
+    squares = np.empty(len(labels), dtype=np.float32)
+    for row in range(len(new)):
+        squares[:] = 0
+        for k in range(len(points)):  # coordinate by coordinate, because then the machine adds many queries at a time
+            for other in range(len(labels)):
+                step = new[row, k] - points[k, other]
+                squares[other] += step * step
+        nearest = np.float32(np.inf)
+        for other in range(len(labels)):
+            if labels[other] == new_labels[row]:
+                nearest = min(nearest, squares[other])
+        # A query that was asked before teaches nothing new, so it does not count.
+        if 0 < nearest < np.inf:
+            distances[counts[1] % len(distances)] = np.sqrt(nearest)
+            counts[1] += 1
+        if nearest > 0:
+            points[:, counts[0] % len(labels)] = new[row]
+            labels[counts[0] % len(labels)] = new_labels[row]
+        tops[counts[0] % len(tops)] = new_tops[row]
+        counts[0] += 1
