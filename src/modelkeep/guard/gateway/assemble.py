@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
+from numpy.typing import NDArray
 
-from modelkeep import pretrained
+from modelkeep import datasets, pretrained
 from modelkeep.errors import GuardError, InputError
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway.backend import Backend, LocalBackend
 from modelkeep.guard.gateway.config import Config
+from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
+from modelkeep.guard.gateway.refusals import Refusal
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.policy import Policy
 from modelkeep.guard.protocol.tensors import TensorSpec, query_hashes
@@ -23,6 +26,7 @@ from modelkeep.guard.store.store import Store
 from modelkeep.model import Model
 
 DATATYPES = {"torch.float32": "FP32", "torch.float64": "FP64"}
+OWN = 1000  # rows of the owner's data that detection compares with
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +111,9 @@ async def assembled(plan: Planned, store: Store) -> Service:
         backend = UpstreamBackend(
             served.upstream,
             served.upstream_model or served.name,
-            plan.input,
-            served.output,
-            policy.classes,
-            served.kind,
+            input=plan.input.name,
+            output=plan.output,
+            gives=served.kind,
         )
     claim(store, served.name, served.version, policy.epoch)
     gate = Gate(policy, store)
@@ -120,8 +123,10 @@ async def assembled(plan: Planned, store: Store) -> Service:
         raw = await backend.predict(probe)
         if not policy.defence.needs_inputs:
             gate.quick(raw, query_hashes(probe))
-    except InputError as error:
-        raise GuardError(f"The model was asked once, and gave no prediction: {error}") from error
+    except (InputError, Refusal) as error:
+        raise GuardError(
+            f"{served.path or served.upstream} was asked once, to see whether it answers, and gave none: {error}"
+        ) from error
     return Service(
         model=served.name,
         version=served.version,
@@ -132,5 +137,16 @@ async def assembled(plan: Planned, store: Store) -> Service:
         principals=Principals(store, open=config.principals.open),
         metrics=Metrics(epoch=policy.epoch, model=served.name, gate=gate),
         journal=Journal(store),
+        detector=Detector(await _top_confidences(config, backend)) if config.detection.enabled else None,
         most_bytes=config.server.max_body,
     )
+
+
+async def _top_confidences(config: Config, backend: Backend) -> NDArray[np.float64] | None:
+    """How sure the model is about the owner's own data, which queries are compared with."""
+    if config.detection.data is None:
+        return None
+    local = config.at(config.detection.data)
+    own = datasets.open(str(local) if local.exists() else config.detection.data, part="train")
+    rows = own.x[:OWN].numpy()
+    return np.concatenate([(await backend.predict(rows[i : i + 100])).max(axis=1) for i in range(0, len(rows), 100)])

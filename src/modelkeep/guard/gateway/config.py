@@ -100,9 +100,10 @@ class Asking(Section):
 
 
 class Detection(Section):
-    """Whether principals are scored by how much their queries look like a thief's."""
+    """Whether principals are scored by how much their queries look like a thief's; better with `data` of the owner."""
 
     enabled: bool = True
+    data: str | None = None
 
 
 class Dashboard(Section):

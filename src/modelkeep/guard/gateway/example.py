@@ -38,4 +38,11 @@ url = "sqlite:///modelkeep-guard.sqlite3"   # one replica; for many: "postgresql
 
 [principals]
 open = false                   # true: nobody needs a key
+
+[detection]
+enabled = true                 # score principals by how much their queries look like a thief's
+# data = "train.npz"           # your own data, to know queries from elsewhere by
+
+[dashboard]
+# fidelity_curve = "curve.json"   # as `modelkeep extract` wrote it: what a thief would have after so many queries
 """

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from modelkeep.errors import StoreUnavailable
-from modelkeep.guard.gateway.refusals import TooLarge, TooMany, Unauthorised, Unavailable
+from modelkeep.guard.gateway.refusals import NotOperator, TooLarge, TooMany, Unauthorised, Unavailable
 from modelkeep.guard.store.store import Lease, Principal, Store
 
 T = TypeVar("T")
@@ -88,9 +88,12 @@ class Principals:
     async def operator(self, authorization: str | None) -> Principal:
         """The same for what only the operator may see. Also where the gateway is open, and also from loopback: behind a
         proxy on the same machine, everybody comes from loopback."""
-        principal = await self._whose(hashed(_key(authorization)))
+        try:
+            principal = await self._whose(hashed(_key(authorization)))
+        except Unauthorised:
+            principal = None
         if principal is None or principal.revoked or principal.name != OPERATOR:
-            raise Unauthorised(f"This needs the operator's key. Make one with: modelkeep guard keys add {OPERATOR}")
+            raise NotOperator(f"This needs the operator's key. Make one with: modelkeep guard keys add {OPERATOR}")
         return principal
 
     async def spend(self, principal: Principal, rows: int) -> None:

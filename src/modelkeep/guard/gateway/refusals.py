@@ -53,6 +53,15 @@ class Unauthorised(Refusal):
         return {"WWW-Authenticate": "Bearer"}
 
 
+class NotOperator(Unauthorised):
+    """Only the operator may see this."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """A browser asks for a password, which is the key."""
+        return {"WWW-Authenticate": 'Basic realm="the operator\'s key as password"'}
+
+
 class NotFound(Refusal):
     """There is no such model or version here."""
 

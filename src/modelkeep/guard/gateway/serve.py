@@ -18,6 +18,7 @@ from modelkeep.guard.gateway.assemble import Planned, assembled
 from modelkeep.guard.gateway.chosen import private
 from modelkeep.guard.gateway.config import Config, opened
 from modelkeep.guard.gateway.grpc_service import create_server
+from modelkeep.guard.gateway.metrics import CONTENT_TYPE
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.store.store import Store
 
@@ -25,6 +26,7 @@ try:
     import grpc
     import uvicorn
     import uvloop
+    from fastapi import FastAPI, Request, Response
 except ImportError as missing:
     raise MissingExtra("guard", "uvicorn", "The gateway") from missing
 
@@ -53,9 +55,11 @@ def serve(plan: Planned, ready: Callable[[Service], None]) -> None:
 async def _run(plan: Planned, store: Store, listener: socket.socket, ready: Callable[[Service], None]) -> None:
     config = plan.config
     service = await assembled(plan, store)
+    app = create_app(service)
+    _add_metrics(app, service)
     rest = _Rest(
         uvicorn.Config(
-            create_app(service),
+            app,
             http="httptools",
             lifespan="off",
             log_config=None,
@@ -108,6 +112,14 @@ class _Rest(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _add_metrics(app: FastAPI, service: Service) -> None:
+    async def metrics(request: Request) -> Response:
+        await service.principals.operator(request.headers.get("authorization"))
+        return Response(service.metrics.render(), media_type=CONTENT_TYPE)
+
+    app.get("/metrics", include_in_schema=False)(metrics)
 
 
 def check_tls(config: Config) -> None:
