@@ -8,6 +8,7 @@ import re
 import shutil
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -90,8 +91,16 @@ def _version(name: str) -> str | None:
 
 
 def _programs() -> list[Part]:
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin"))  # which Debian keeps off the PATH
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, debian)])
     return [
-        Part(name, f"program {name}", shutil.which(name), enables, f"{name}: with your system's package manager")
+        Part(
+            name,
+            f"program {name}",
+            shutil.which(name, path=path),
+            enables,
+            f"{name}: with your system's package manager",
+        )
         for name, enables in PROGRAMS.items()
     ]
 

@@ -48,9 +48,9 @@ def test_a_taken_position_is_lost_and_one_beyond_the_end_an_error(store: Store) 
 
 def test_an_epoch_has_one_number_of_classes(store: Store) -> None:
     store.append("e", 0, 0, row(1, 2))
-    with pytest.raises(GuardError, match="Epoch e has 2 classes. Got a row of 3"):
+    with pytest.raises(GuardError, match="Epoch e has 2 classes"):
         store.append("e", 0, 1, row(1, 2, 3))
-    with pytest.raises(GuardError, match="Epoch e has 2 classes. Got a row of 3"):
+    with pytest.raises(GuardError, match="Epoch e has 2 classes"):
         store.remember("e", {b"q": row(1, 2, 3)})
     with pytest.raises(GuardError, match="classes"):
         store.remember("fresh", {b"q": row(1, 2, 3), b"p": row(1, 2)})

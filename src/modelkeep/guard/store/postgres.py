@@ -57,7 +57,7 @@ class PostgresStore:
             self._options: dict[str, Any] = DEFAULTS | psycopg.conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:  # its message may quote the address, and with it the password
             raise GuardError(
-                "This is no address of a PostgreSQL database. One looks like postgresql://USER:PASSWORD@HOST:PORT/NAME, "
+                "This is no address of a PostgreSQL database. One is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
                 "with %40 for an @ in the password."
             ) from None
         named = [f"{part} {self._options[part]}" for part in ("host", "port", "dbname") if part in self._options]
@@ -283,7 +283,10 @@ class PostgresStore:
 
     def _prepare(self, db: Connection) -> None:
         """Make the tables where there are none; of replicas that start at once, one does."""
-        exists: LiteralString = "SELECT to_regclass('modelkeep.version') IS NOT NULL"
+        # Read from the table, for names that are looked up (to_regclass) come from a cache that may miss the others'.
+        exists: LiteralString = (
+            "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'modelkeep' AND tablename = 'version')"
+        )
         if db.execute(exists).fetchone() == (False,):
             with db.transaction():
                 db.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
