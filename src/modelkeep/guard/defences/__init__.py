@@ -1,5 +1,8 @@
 """The defences of ModelGuard (paper 003), each a small function of a prediction."""
 
+from modelkeep.guard.defences.calibrate import calibrate_beta, calibrate_threshold
+from modelkeep.guard.defences.mad import MAD
+from modelkeep.guard.defences.misinformation import AdaptiveMisinformation, misinform
 from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
 from modelkeep.guard.defences.none import NoDefence
 from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
@@ -7,4 +10,17 @@ from modelkeep.guard.defences.rounding import Rounding
 from modelkeep.guard.defences.top1 import TopOne
 from modelkeep.guard.defences.unordered import Unordered
 
-__all__ = ["Centroids", "ModelGuardS", "NoDefence", "ReverseSigmoid", "Rounding", "TopOne", "Unordered"]
+__all__ = [
+    "MAD",
+    "AdaptiveMisinformation",
+    "Centroids",
+    "ModelGuardS",
+    "NoDefence",
+    "ReverseSigmoid",
+    "Rounding",
+    "TopOne",
+    "Unordered",
+    "calibrate_beta",
+    "calibrate_threshold",
+    "misinform",
+]

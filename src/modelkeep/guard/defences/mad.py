@@ -42,7 +42,7 @@ class MAD:
 
     def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
         asked = queries("MAD", self.surrogate, predictions, inputs)
-        allowed = budget(self.epsilon) - predictions.spent
+        allowed = predictions.allowed(self.epsilon)
         answers = np.empty_like(predictions.units)
         for row in range(len(predictions)):
             one = slice(row, row + 1)

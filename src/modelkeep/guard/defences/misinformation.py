@@ -48,15 +48,14 @@ class AdaptiveMisinformation:
         asked = queries("Adaptive misinformation", self.misinformation, predictions, inputs)
         if len(predictions) == 0:
             return predictions.units
-        clean = predictions.units / ONE
-        misled = self.misinformation.probs(asked).double().cpu().numpy()
-        alpha = self.share(clean.max(axis=1))[:, None]
-        return snap((1 - alpha) * clean + alpha * misled).units
+        return self.mixed(predictions, self.misinformation.probs(asked).double().cpu().numpy())
 
-    def share(self, top: NDArray[np.float64]) -> NDArray[np.float64]:
-        """α, the share of misinformation in the answer to a prediction whose top confidence is `top: (n,)`."""
+    def mixed(self, predictions: Predictions, misled: NDArray[np.float64]) -> Units:
+        """The answers where the misinformation model says `misled: (n, classes)`."""
+        clean = predictions.units / ONE
         with np.errstate(over="ignore"):  # exp(ν …) = ∞ is right: α = 0
-            return np.asarray(1 / (1 + np.exp(self.nu * (top - self.threshold))))
+            alpha = 1 / (1 + np.exp(self.nu * (clean.max(axis=1, keepdims=True) - self.threshold)))
+        return snap((1 - alpha) * clean + alpha * misled).units
 
 
 def reverse_cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
