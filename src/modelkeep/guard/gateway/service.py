@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -23,6 +23,7 @@ from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
 from modelkeep.guard.gateway.refusals import BadUpstream, Malformed, NotFound, Refusal, TooLarge, Unavailable
+from modelkeep.guard.gateway.traffic import Traffic
 from modelkeep.guard.grid import Predictions, Units, confidences, distortion
 from modelkeep.guard.protocol.messages import InferenceRequest, InferenceResponse, Tensor
 from modelkeep.guard.protocol.tensors import Array, TensorSpec, canonical, query_hashes
@@ -57,6 +58,11 @@ class Service:
     most_rows: int = 1024
     most_bytes: int = 1 << 24
     draining: bool = False  # set before the end: not ready for new clients, but still answering
+    traffic: Traffic = field(init=False)
+
+    def __post_init__(self) -> None:
+        gate = self.gate
+        self.traffic = Traffic(lambda: sum(gate.centroids.length(label) for label in range(gate.policy.classes)))
 
     async def infer(
         self, authorization: str | None, read: Callable[[], Awaitable[InferenceRequest]]
@@ -80,7 +86,9 @@ class Service:
             failure = Refusal("The gateway failed to answer this request; its log says why.")
             self._refused(name, rows, failure)
             raise failure from error
-        self.metrics.answered(rows, distortion(answers, predictions.units), time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        self.metrics.answered(rows, distortion(answers, predictions.units), seconds)
+        self.traffic.answered(name, rows, seconds)
         self.journal.count(name, "answered", rows)
         if self.detector is not None:
             self.detector.watch(name, x, predictions, answers)
@@ -155,4 +163,5 @@ class Service:
 
     def _refused(self, name: str, rows: int, refusal: Refusal) -> None:
         self.metrics.refused(refusal.status)
+        self.traffic.refused(name, refusal.status)
         self.journal.count(name, f"refused {refusal.status}", rows)
