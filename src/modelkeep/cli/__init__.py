@@ -14,6 +14,7 @@ from modelkeep.cli.bias import bias
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
+from modelkeep.cli.extract import extract
 from modelkeep.cli.harden import harden
 from modelkeep.errors import ModelKeepError
 
@@ -32,6 +33,7 @@ app.command()(explain)
 app.command()(attack)
 app.command()(harden)
 app.command()(bias)
+app.command()(extract)
 app.command()(doctor)
 app.add_typer(certify.app, name="certify")
 app.add_typer(data.app, name="data")

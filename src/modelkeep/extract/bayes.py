@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from modelkeep import progress
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.extract.lookup import Lookup
 from modelkeep.extract.recoveries import Knowledge
@@ -48,8 +49,10 @@ class PartialBayes:
         if knowledge.nothing_is_hidden:
             return answers
         lookup = Lookup(answers, self.tolerance)
-        for clean, perturbed in self.table(answers, knowledge):
-            lookup.add(clean, perturbed)
+        with progress.task("looking through the table") as task:
+            for clean, perturbed in self.table(answers, knowledge):
+                lookup.add(clean, perturbed)
+                task.advance(len(clean))
         return lookup.recovered()
 
     def table(self, answers: torch.Tensor, knowledge: Knowledge) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

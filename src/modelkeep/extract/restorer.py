@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from modelkeep import architectures
+from modelkeep import architectures, progress
 from modelkeep.access import Scores
 from modelkeep.attack.transfer.proxy import Architecture, new_network
 from modelkeep.data import Data
@@ -45,8 +45,12 @@ class DDAE:
         if knowledge.nothing_is_hidden:
             return answers
         perturb, x = knowledge.perturbation(), knowledge.questions
-        predictions = [self._shadow(knowledge, knowledge.seed + number) for number in range(self.shadows)]
-        pairs = [(clean, perturb(clean, x)) for clean in predictions]
+        pairs = []
+        with progress.task("shadow models", self.shadows) as task:
+            for number in range(self.shadows):
+                shadow = self._shadow(knowledge, knowledge.seed + number)
+                pairs.append((shadow, perturb(shadow, x)))
+                task.advance()
         clean, perturbed = (torch.cat(parts) for parts in zip(*pairs, strict=True))
         return restored(answers, clean, perturbed, self.recipe, knowledge.seed)
 

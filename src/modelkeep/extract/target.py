@@ -33,7 +33,7 @@ class Guarded(Scores):
     """A model of one's own behind a `defence`, which starts with a fresh `state`.
 
     >>> from torch import nn
-    >>> from modelkeep.guard.defences import TopOne
+    >>> from modelkeep.guard.defences.top1 import TopOne
     >>> model = Model(nn.Linear(4, 3), input_shape=(4,), classes=3)
     >>> Guarded(model, TopOne()).probs(torch.zeros(1, 4)).sort().values
     tensor([[0., 0., 1.]])

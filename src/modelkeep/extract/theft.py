@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from modelkeep import progress
 from modelkeep.access import Scores
 from modelkeep.attack.transfer.proxy import Architecture
 from modelkeep.data import Data
@@ -17,6 +16,7 @@ from modelkeep.extract.strategies import Harvest, Strategy, Thief
 from modelkeep.extract.substitute import train_substitute
 from modelkeep.extract.target import Guarded, Target, probabilities
 from modelkeep.guard.defence import Defence
+from modelkeep.guard.defences.none import NoDefence
 from modelkeep.guard.grid import snap
 from modelkeep.model import Model
 from modelkeep.results import Estimate
@@ -39,9 +39,10 @@ class Theft:
     ) -> None:
         self.target, self.strategy, self.attack = target, strategy, attack
         self.architecture, self.recipe, self.clean, self.seed = architecture, recipe, clean, seed
-        self.defence = target.defence if defence is None and isinstance(target, Guarded) else defence
-        undefended = isinstance(target, Scores) and not isinstance(target, Guarded)
-        self.defence_name = self.defence.name if self.defence else "none" if undefended else "unknown"
+        if defence is None and isinstance(target, Scores):
+            defence = target.defence if isinstance(target, Guarded) else NoDefence()
+        self.defence = defence
+        self.defence_name = "unknown" if defence is None else defence.name
 
     def ask(self) -> tuple[Harvest, int]:
         """The questions with their answers, and the queries that they took."""
@@ -58,9 +59,7 @@ class Theft:
         if harvest.original is not None and harvest.original_classes == answers.shape[1]:
             labels = harvest.original
         knowledge = Knowledge(self.target, x, labels, self.seed, self.defence, self._state(x, answers), clean)
-        with progress.task("recovering the clean predictions", 1) as task:
-            recovered = self.attack.recovery(answers, knowledge)
-            task.advance()
+        recovered = self.attack.recovery(answers, knowledge)
         if clean is None:
             return recovered, None
         distances = (recovered - clean).double().norm(dim=1)

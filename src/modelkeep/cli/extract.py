@@ -1,0 +1,218 @@
+"""`modelkeep extract`: steal a model through its answers, and see what the copy is worth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from modelkeep.cli.given import DataSource, Device, InputShape, Label, Seed, Weights, model_and_data
+
+if TYPE_CHECKING:
+    from modelkeep import Data, Model
+    from modelkeep.attack.transfer.proxy import Architecture
+    from modelkeep.extract.curve import FidelityCurve
+    from modelkeep.extract.extraction import Extraction
+    from modelkeep.extract.remote import Remote
+    from modelkeep.extract.target import Returns, Target
+
+
+def extract(
+    target: Annotated[
+        str,
+        typer.Argument(help="A model file as for `modelkeep attack`, or the URL of a model: http://…/v2/models/NAME"),
+    ] = "",
+    data: DataSource = "",
+    queries_from: Annotated[
+        str | None, typer.Option(help="What to ask about: a set or your files. Default: the training part of --data.")
+    ] = None,
+    queries: Annotated[int, typer.Option(min=4, help="How many questions to ask.")] = 1000,
+    strategy: Annotated[str, typer.Option(help="How to choose them; --list shows all.")] = "knockoff",
+    attack: Annotated[str, typer.Option(help="What to make of the answers; --list shows all.")] = "naive",
+    defence: Annotated[
+        str | None, typer.Option(help="What stands before the model; of a URL, what the thief believes. See --list.")
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="The l1 budget of that defence, 0 to 2.")] = 1.0,
+    architecture: Annotated[str | None, typer.Option(help="Of the copy, such as small_resnet; default: small.")] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="How long the copy is trained.")] = 20,
+    curve: Annotated[bool, typer.Option(help="Also measure copies of fewer queries, and draw the curve.")] = True,
+    price: Annotated[float | None, typer.Option(help="What 1,000 queries cost.")] = None,
+    key_file: Annotated[Path | None, typer.Option(help="For a URL: a file with the API key (chmod 600).")] = None,
+    rate: Annotated[float | None, typer.Option(help="For a URL: at most so many queries per second.")] = None,
+    returns: Annotated[
+        Literal["probabilities", "logits"], typer.Option(help="For a URL: what its answers are.")
+    ] = "probabilities",
+    weights: Weights = None,
+    input_shape: InputShape = None,
+    label: Label = "label",
+    out: Annotated[
+        Path, typer.Option(help="The folder for result.json, substitute.safetensors, curve.json, curve.png.")
+    ] = Path("modelkeep-out"),
+    seed: Seed = 0,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json instead of the summary.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="Print strategies, attacks, defences; do no more.")] = False,
+) -> None:
+    """Steal a model as a thief would: ask it, train a copy on the answers, and measure how alike they are.
+
+    A target at a URL must be yours, or you must be allowed to test it. Its answers are kept in the folder: after
+    Ctrl-C the same command goes on with them. Examples:
+
+    * `modelkeep extract model.safetensors --data digits`
+
+    * `modelkeep extract model.safetensors --data digits --defence modelguard-s --epsilon 1 --attack pbayes`
+
+    * `modelkeep extract http://127.0.0.1:8000/v2/models/model --data digits --key-file key --rate 100`
+
+    * `modelkeep extract --list`
+    """
+    from dataclasses import replace
+
+    from modelkeep import datasets, progress
+    from modelkeep.access import Scores
+    from modelkeep.attack.transfer.proxy import RECIPE
+    from modelkeep.errors import InputError
+    from modelkeep.extract.catalogue import ATTACKS, DEFENCES, STRATEGIES, named
+    from modelkeep.extract.curve import fidelity_curve
+    from modelkeep.extract.extraction import extract as steal
+    from modelkeep.extract.target import Guarded
+
+    if show_list:
+        _list()
+        return
+    if not target or not data:
+        raise InputError("Name the target and test data for it: modelkeep extract TARGET --data DATA. See --list.")
+    if queries_from is None and Path(data).expanduser().exists():
+        raise InputError("Name with --queries-from what to ask about: never the data that the copy is judged on.")
+    far = target.startswith(("http://", "https://"))
+    guard = None if defence is None else named(DEFENCES, "defence", defence)[1](epsilon)
+    made = named(ATTACKS, "attack", attack)[1]("answers" if far else "clean")
+    choose = named(STRATEGIES, "strategy", strategy)[1]
+    recipe, built = replace(RECIPE, epochs=epochs), _architecture(architecture)
+    clean: Model | None = None
+    if far:
+        typer.echo("Ask only a target that is yours, or that you are allowed to test.", err=True)
+        remote = _remote(target, key_file, rate, returns, out)
+        test = datasets.open(data, label=label, part="test", shape=remote.input_shape)
+    else:
+        clean, test = model_and_data(target, data, weights=weights, input_shape=input_shape, label=label, device=device)
+
+    def fresh() -> Target:
+        """The target; a local one as it is before the first query."""
+        if clean is None:
+            return remote
+        return Scores(clean) if guard is None else Guarded(clean, guard)
+
+    pool = datasets.open(queries_from or data, label=label, part="train", shape=fresh().input_shape)
+    count = min(queries, len(pool))
+    asking = choose(pool, count, seed)
+    try:
+        with progress.shown():
+            found = steal(
+                fresh(),
+                asking,
+                made,
+                test=test,
+                architecture=built,
+                recipe=recipe,
+                defence=guard,
+                clean=clean,
+                price=price,
+                seed=seed,
+            )
+            drawn = None
+            if curve:
+                drawn = fidelity_curve(
+                    fresh(),
+                    asking,
+                    made,
+                    budgets=[max(2, count // part) for part in (8, 4, 2, 1)],
+                    test=test,
+                    architecture=built,
+                    recipe=recipe,
+                    defence=guard,
+                    clean=clean,
+                    seed=seed,
+                )
+    except KeyboardInterrupt:
+        kept = f" The answers are kept in {out}; the same command goes on with them." if far else ""
+        typer.echo(f"Stopped.{kept}", err=True)
+        raise typer.Exit(130) from None
+    written = _write(found, drawn, out)
+    if as_json:
+        typer.echo(found.to_json())
+        return
+    _show(found, drawn, test, written)
+
+
+def _remote(url: str, key_file: Path | None, rate: float | None, returns: Returns, out: Path) -> Remote:
+    from modelkeep.extract.remote import Remote
+    from modelkeep.guard.gateway.chosen import private
+
+    key = None
+    if key_file is not None:
+        private(key_file, "The key")
+        key = key_file.read_text(encoding="utf-8").strip()
+    return Remote(url, key=key, rate=rate, returns=returns, folder=out / ".answers")
+
+
+def _architecture(name: str | None) -> Architecture | None:
+    from modelkeep import architectures
+    from modelkeep.extract.catalogue import named
+
+    if name is None:
+        return None
+    factory: Architecture = named(
+        {each: getattr(architectures, each) for each in architectures.names()}, "architecture", name
+    )
+    return factory
+
+
+def _write(found: Extraction, drawn: FidelityCurve | None, out: Path) -> list[Path]:
+    """The files, each whole or not at all."""
+    from modelkeep.files import replacing
+
+    out.mkdir(parents=True, exist_ok=True)
+    contents = {"result.json": found.to_json()}
+    if drawn is not None:
+        contents["curve.json"] = drawn.for_dashboard()
+    for name, text in contents.items():
+        with replacing(out / name) as file:
+            file.write_text(text, encoding="utf-8")
+    written = [out / name for name in contents]
+    written.append(found.substitute.save(out / "substitute.safetensors"))
+    if drawn is not None:
+        with replacing(out / "curve.png") as file:
+            drawn.draw().savefig(file, format="png", dpi=120)
+        written.append(out / "curve.png")
+    return written
+
+
+def _show(found: Extraction, drawn: FidelityCurve | None, test: Data, written: list[Path]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    constant = float(test.y.bincount().max()) / len(test)
+    cost = "" if found.cost is None else f" for {found.cost:,.2f}"
+    console.print(
+        f"\nWith [bold]{found.queries:,}[/bold] queries{cost} the copy answers [bold]{found.fidelity.value:.1%}[/bold] "
+        f"of '{test.name}' as the target does; the most frequent label alone would be right on {constant:.0%}.",
+    )
+    console.print(found)
+    if drawn is not None:
+        console.print("fidelity against queries")
+        for queries, fidelity in zip(drawn.queries, drawn.fidelity, strict=True):
+            bar = "█" * round(40 * fidelity.value)
+            console.print(f"{queries:>9,}  [cyan]{bar:<40}[/cyan] {fidelity.value:6.1%}")
+    console.print("written: " + ", ".join(str(path) for path in written), soft_wrap=True, markup=False)
+
+
+def _list() -> None:
+    from modelkeep.cli.study import print_table
+    from modelkeep.extract.catalogue import ATTACKS, DEFENCES, STRATEGIES
+
+    rows = [["--strategy", name, does] for name, (does, _) in STRATEGIES.items()]
+    rows += [["--attack", name, does] for name, (does, _) in ATTACKS.items()]
+    rows += [["--defence", name, does] for name, (does, _) in DEFENCES.items()]
+    print_table(rows, ["option", "name", "what it does"])
