@@ -83,7 +83,8 @@ def confidences(units: Units) -> NDArray[np.float32]:
 
 def distortion(ours: Units, theirs: Units) -> NDArray[np.int64]:
     """The ℓ1 distance of each pair of rows, in units."""
-    return np.abs(ours.astype(np.int64) - theirs).sum(axis=-1)
+    apart: NDArray[np.int64] = np.abs(ours.astype(np.int64) - theirs).sum(axis=-1)
+    return apart
 
 
 def budget(epsilon: float) -> int:

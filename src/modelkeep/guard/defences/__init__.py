@@ -4,6 +4,7 @@ from modelkeep.guard.defences.calibrate import calibrate_beta, calibrate_thresho
 from modelkeep.guard.defences.mad import MAD
 from modelkeep.guard.defences.misinformation import AdaptiveMisinformation, misinform
 from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
+from modelkeep.guard.defences.modelguard_w import ModelGuardW
 from modelkeep.guard.defences.none import NoDefence
 from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
 from modelkeep.guard.defences.rounding import Rounding
@@ -15,6 +16,7 @@ __all__ = [
     "AdaptiveMisinformation",
     "Centroids",
     "ModelGuardS",
+    "ModelGuardW",
     "NoDefence",
     "ReverseSigmoid",
     "Rounding",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from modelkeep.errors import InputError
 from modelkeep.guard.compiled import compiled
+from modelkeep.guard.defences.keyed import keyed_point
 from modelkeep.guard.grid import ONE, Predictions, Units, budget
 
 LANES = 64  # centroids that are looked at together
@@ -20,7 +22,10 @@ STEP = 8  # coordinates between two looks at whether a block can still match
 class ModelGuardS:
     """Answer with the first centroid of the top-1 label's list within the ℓ1 budget; where none is, append one.
 
-    In the paper's form (the default) the new centroid is the clean prediction itself.
+    In the paper's form (the default) the new centroid is the clean prediction itself, so each centroid's first query is
+    answered cleanly. With a `secret` the new centroid is instead a point within half of the budget that the secret
+    draws, and no answer is ever clean. With `seeded: (n, classes)`, the owner's own predictions in units, the lists
+    start with what algorithm 1 makes of those.
 
     >>> from modelkeep.guard.grid import confidences, snap
     >>> defence = ModelGuardS(epsilon=0.5)
@@ -33,16 +38,25 @@ class ModelGuardS:
     """
 
     epsilon: float = 1.0
+    secret: bytes | None = field(default=None, repr=False)
+    seeded: Units | None = field(default=None, repr=False, compare=False)
     name = "modelguard-s"
     keeps_top = True
     needs_inputs = False
 
     def __post_init__(self) -> None:
         budget(self.epsilon)
+        if self.secret is not None and len(self.secret) < 8:
+            raise InputError(f"A secret of {len(self.secret)} bytes can be guessed; give at least 8, better 32.")
 
     def initial(self, classes: int) -> Centroids:
-        """Empty lists of centroids."""
-        return Centroids(classes)
+        """Empty lists of centroids, or those that the owner's predictions make."""
+        state = Centroids(classes)
+        if self.seeded is not None:
+            if self.seeded.ndim != 2 or self.seeded.shape[1] != classes:
+                raise InputError(f"Seeds for {classes} classes are (n, {classes}). Got shape {self.seeded.shape}.")
+            self(Predictions(self.seeded, self.seeded.argmax(axis=1), np.zeros(len(self.seeded), np.int64)), state)
+        return state
 
     def __call__(
         self, predictions: Predictions, state: Centroids | None = None, inputs: torch.Tensor | None = None
@@ -62,13 +76,20 @@ class ModelGuardS:
                 start = _match(rows, sketch, length, own, bounds, 0, start, True, index, unsure)
                 if start == len(members):
                     break
-                state.append(label, self.propose(own[start], label, length))
+                state.append(label, self.propose(own[start], label, length, int(bounds[start])))
             answers[members] = state.rows(label)[index]
         return answers
 
-    def propose(self, units: NDArray[np.int32], label: int, position: int) -> NDArray[np.int32]:
-        """What a query without a match appends to the list of `label` as entry number `position`."""
-        return units
+    def propose(
+        self, units: NDArray[np.int32], label: int, position: int, allowed: int | None = None
+    ) -> NDArray[np.int32]:
+        """What a query without a match appends to the list of `label` as entry number `position`.
+
+        `allowed` is what the budget leaves this query (`Predictions.allowed`); all of it where nothing is said.
+        """
+        if self.secret is None:
+            return units
+        return keyed_point(self.secret, units, label, position, budget(self.epsilon) if allowed is None else allowed)
 
 
 class Centroids:
@@ -184,7 +205,7 @@ def _match(
                 for at in range(begin, min(begin + STEP, classes)):
                     coarse = np.uint16(y[order[at]] >> COARSE)
                     _add(bound, sketch[block, order[at]], coarse)
-                    left -= coarse
+                    left -= int(coarse)
                 least = _least(bound)
                 if least > limit or least + left <= limit:
                     break
@@ -220,7 +241,7 @@ def _large_first(y: NDArray[np.int32], order: NDArray[np.int64]) -> None:
 
 
 @compiled
-def _add(bound: NDArray[np.uint16], centroids: NDArray[np.uint16], coarse: int) -> None:
+def _add(bound: NDArray[np.uint16], centroids: NDArray[np.uint16], coarse: np.uint16) -> None:
     """Add max(y − c, 0) of one coordinate to all bounds of a block."""
     for lane in range(LANES):
         bound[lane] += max(coarse, centroids[lane]) - centroids[lane]
@@ -231,7 +252,7 @@ def _least(bound: NDArray[np.uint16]) -> int:
     least = bound[0]
     for lane in range(LANES):
         least = min(least, bound[lane])
-    return least
+    return int(least)
 
 
 @compiled
@@ -239,5 +260,5 @@ def _distance(ours: NDArray[np.int32], theirs: NDArray[np.int32]) -> int:
     """The ℓ1 distance in units."""
     distance = 0
     for k in range(len(ours)):
-        distance += abs(ours[k] - theirs[k])
+        distance += abs(int(ours[k]) - int(theirs[k]))
     return distance

@@ -25,7 +25,7 @@ class ModelGuardW:
 
     >>> from modelkeep.guard.grid import confidences, snap
     >>> confidences(ModelGuardW(epsilon=0.5)(snap(np.array([[0.75, 0.125, 0.0625, 0.0625]]))))
-    array([[0.625 , 0.    , 0.3125, 0.0625]], dtype=float32)
+    array([[0.5   , 0.125 , 0.3125, 0.0625]], dtype=float32)
     """
 
     epsilon: float = 1.0
@@ -172,10 +172,12 @@ def _slope(
     i, j, free = _ends(m, y, half, a, sums)
     if i >= j:  # they meet: 0..i−1 are full, i takes the rest
         i = max(-(-(one - m) // (m - 1)) - 1, 0)
-        return costs[i] - (i + 1) * cost[i]
+        return float(costs[i] - (i + 1) * cost[i])
     clipped = max(j - free, 0)
     up = -1 if m >= y else 0  # what goes up among the others shrinks by what the top takes
-    return costs[i] + (up - i) * cost[i] + costs[j] - costs[j - clipped] - (1 + up + clipped) * cost[j]
+    filled = costs[i] + (up - i) * cost[i]
+    emptied = costs[j] - costs[j - clipped] - (1 + up + clipped) * cost[j]
+    return float(filled + emptied)
 
 
 @compiled
@@ -206,4 +208,4 @@ def _fill(
         left -= x[k]
         total += cost[k] * x[k]
     x[j] = left
-    return total + cost[j] * left
+    return float(total + cost[j] * left)
