@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from modelkeep import __version__
@@ -26,7 +27,7 @@ from modelkeep.guard.gateway.refusals import BadUpstream, Malformed, NotFound, R
 from modelkeep.guard.gateway.traffic import Traffic
 from modelkeep.guard.grid import Predictions, Units, confidences, distortion
 from modelkeep.guard.protocol.messages import InferenceRequest, InferenceResponse, Tensor
-from modelkeep.guard.protocol.tensors import Array, TensorSpec, canonical, query_hashes
+from modelkeep.guard.protocol.tensors import DTYPES, Array, TensorSpec, canonical, query_hashes
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +59,13 @@ class Service:
     most_rows: int = 1024
     most_bytes: int = 1 << 24
     draining: bool = False  # set before the end: not ready for new clients, but still answering
-    traffic: Traffic = field(init=False)
+    traffic: Traffic = field(default_factory=Traffic)
 
     def __post_init__(self) -> None:
-        gate = self.gate
-        self.traffic = Traffic(lambda: sum(gate.centroids.length(label) for label in range(gate.policy.classes)))
+        # The first call compiles the guard's loops, for seconds; no client should wait for that. Nothing is kept of it.
+        classes = self.gate.policy.classes
+        x = np.zeros((1, *self.input.shape), DTYPES[self.input.datatype])
+        self.gate.quick(np.full((1, classes), 1 / classes), query_hashes(x), torch.from_numpy(x))
 
     async def infer(
         self, authorization: str | None, read: Callable[[], Awaitable[InferenceRequest]]

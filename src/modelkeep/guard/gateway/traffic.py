@@ -53,17 +53,17 @@ class Asker:
 class Traffic:
     """Counts requests and refusals; called on the event loop, a microsecond or two each.
 
-    `centroids` is how many there are now; it is asked once per second of traffic.
+    `centroids` says how many there are now, once somebody set it; it is asked once per second of traffic.
     """
 
-    def __init__(self, centroids: Callable[[], int] = lambda: 0, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.started = clock()
         self.rows = PerSecond(SECONDS)
         self.refusals = PerSecond(SECONDS)
         self.askers: dict[str, Asker] = {}
         self.seconds: deque[float] = deque(maxlen=LATENCIES)
         self.growth: deque[tuple[int, int]] = deque(maxlen=SECONDS)  # (second, centroids)
-        self._centroids = centroids
+        self.centroids: Callable[[], int] = lambda: 0
         self.clock = clock
 
     def answered(self, principal: str, rows: int, seconds: float) -> None:
@@ -76,7 +76,7 @@ class Traffic:
         self.rows.add(now, rows)
         self.seconds.append(seconds)
         if not self.growth or self.growth[-1][0] != now:
-            self.growth.append((now, self._centroids()))
+            self.growth.append((now, self.centroids()))
 
     def refused(self, principal: str, status: int) -> None:
         """A request was refused."""
