@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
 import orjson
 
 from modelkeep.guard.gateway.refusals import Malformed
@@ -56,7 +57,8 @@ def build_response(response: InferenceResponse) -> tuple[bytes, dict[str, str]]:
     if response.id:
         told["id"] = response.id
     if not response.binary:
-        output["data"] = array.ravel()
+        # Written as float64, a float32 is the same number to a reader of either; its shortest decimal would not be.
+        output["data"] = array.ravel().astype(np.float64) if array.dtype.kind == "f" else array.ravel()
         return orjson.dumps(told, option=orjson.OPT_SERIALIZE_NUMPY), {"Content-Type": JSON}
     raw = array.astype(DTYPES[datatype_of(array)], copy=False).tobytes()
     output["parameters"] = {"binary_data_size": len(raw)}
