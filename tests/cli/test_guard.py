@@ -1,0 +1,150 @@
+"""modelkeep guard: settings, keys and refusals, as a person and a script see them; test_serve.py has it running."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.running import Run
+from modelkeep.guard.gateway.principals import hashed
+from modelkeep.guard.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+def settings(tmp_path: Path, digits_model: Path) -> Path:
+    path = tmp_path / "guard.toml"
+    path.write_text(f'[model]\nname = "digits"\npath = "{digits_model}"\n[store]\nurl = "sqlite:///s.sqlite3"\n')
+    return path
+
+
+def test_init_writes_settings_that_check_reads(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
+    assert modelkeep("guard", "init").code == 0
+    path = tmp_path / "guard.toml"
+    path.write_text(path.read_text().replace("model.safetensors", str(digits_model)))
+    ran = modelkeep("guard", "check", "guard.toml")
+    assert ran.code == 0, ran.err
+    assert "takes    input: FP32 1×8×8" in ran.out
+    assert "gives    probabilities: 10 classes, guarded by modelguard-s" in ran.out
+    assert "gRPC     127.0.0.1:8001" in ran.out
+    assert not list(tmp_path.glob("*.sqlite3"))  # to check opens nothing
+    again = modelkeep("guard", "init")
+    assert (again.code, "not overwritten" in again.err) == (1, True)
+
+
+def test_check_shows_the_epoch_and_what_changes_it(modelkeep: Run, settings: Path) -> None:
+    def epoch() -> str:
+        told: str = json.loads(modelkeep("guard", "check", settings, "--json").out)["epoch"]
+        return told
+
+    first = epoch()
+    assert len(bytes.fromhex(first)) == 32
+    assert epoch() == first
+    original = settings.read_text()
+    settings.write_text(f"{original}[server]\nport = 9000\n")
+    assert epoch() == first
+    for change in ("epsilon = 0.5", "noise = 1e-4"):
+        settings.write_text(f'{original}[defence]\nname = "modelguard-s"\n{change}\n')
+        assert epoch() != first
+
+
+def test_check_names_every_error(modelkeep: Run, settings: Path) -> None:
+    settings.write_text('[model]\nname = "digits"\n[server]\nprot = 1\n[defence]\nname = "modelgard-s"\n')
+    ran = modelkeep("guard", "check", settings)
+    assert ran.code == 1
+    assert "has 3 errors:" in ran.err
+    assert "Did you mean 'port'?" in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("serve", "none.toml"), "No such file"),
+        (("serve", "none.safetensors"), "none.safetensors"),
+        (("serve", "m.safetensors", "--defence", "best"), "defence.name must be one of"),
+        (("serve", "m.safetensors", "--epsilon", "3"), "defence.epsilon must be less than or equal to 2. Got 3.0."),
+        (("serve", "m.safetensors", "--defence", "none", "--epsilon", "1"), "defence.epsilon is no setting."),
+        (("serve", "m.safetensors", "--port", "0"), "server.port must be"),
+        (("serve", "m.safetensors", "--store", "here"), "store.url: must be sqlite:///FILE"),
+        (("keys", "add", "alice", "--store", "redis://x"), "store.url: must be sqlite:///FILE"),
+        (("keys", "add", "anonymous"), "a name of the gateway's own"),
+        (("keys", "rotate", "bob"), "Nobody is called 'bob' here. Known: nobody."),
+        (("keys", "revoke", "bob"), "Nobody is called 'bob' here."),
+    ],
+    ids=lambda value: "-".join(value).replace("/", "") if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_done_is_a_sentence(modelkeep: Run, arguments: tuple[str, ...], sentence: str) -> None:
+    ran = modelkeep("guard", *arguments)
+    assert ran.code == 1
+    assert sentence in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_key_is_shown_once_and_only_its_hash_is_kept(modelkeep: Run, tmp_path: Path) -> None:
+    ran = modelkeep("guard", "keys", "add", "alice", "--queries", "100", "--rate", "2.5")
+    key = ran.out.strip()
+    assert key.startswith("mk_")
+    store = SqliteStore(tmp_path / "modelkeep-guard.sqlite3")
+    known = store.principal(hashed(key))
+    assert known is not None
+    assert (known.name, known.queries, known.rate) == ("alice", 100, 2.5)
+    told = modelkeep("guard", "keys", "list", "--json").out
+    assert json.loads(told) == [{"name": "alice", "queries": 100, "rate": 2.5, "spent": 0, "revoked": False}]
+    written = told + json.dumps([event.detail for event in store.events()])
+    assert key not in written
+    assert hashed(key).hex() not in written
+    twice = modelkeep("guard", "keys", "add", "alice")
+    assert (twice.code, "keys rotate alice" in twice.err) == (1, True)
+    store.close()
+
+
+def test_rotation_keeps_both_keys_until_the_old_ones_are_revoked(
+    modelkeep: Run, settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def valid(key: str) -> bool:
+        found = store.principal(hashed(key))
+        return found is not None and not found.revoked
+
+    old = json.loads(modelkeep("guard", "keys", "add", "alice", "--queries", "5", "--json").out)["key"]
+    store = SqliteStore(tmp_path / "s.sqlite3")  # ./guard.toml is found
+    new = json.loads(modelkeep("guard", "keys", "rotate", "alice", "--rate", "3", "--json").out)["key"]
+    assert valid(old)
+    assert valid(new)
+    (alice,) = store.principals()
+    assert (alice.queries, alice.rate) == (5, 3.0)
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("mk_mistyped\n"))
+    mistyped = modelkeep("guard", "keys", "revoke", "alice", "--keep")
+    assert (mistyped.code, "nothing was revoked" in mistyped.err) == (1, True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{new}\n"))
+    assert "revoked 1 of the keys" in modelkeep("guard", "keys", "revoke", "alice", "--keep").out
+    assert not valid(old)
+    assert valid(new)
+
+    newest = modelkeep("guard", "keys", "rotate", "alice", "--now").out.strip()
+    assert not valid(new)
+    assert valid(newest)
+    assert "revoked 1" in modelkeep("guard", "keys", "revoke", "alice").out
+    assert not valid(newest)
+    assert "revoked" in modelkeep("guard", "keys", "list").out
+    again = modelkeep("guard", "keys", "add", "alice").out.strip()  # who was revoked may come back
+    assert valid(again)
+    assert [event.action for event in reversed(store.events())] == [
+        "key added",
+        "key rotated",
+        "keys revoked",
+        "key rotated at once",
+        "keys revoked",
+        "key added",
+    ]
+    store.close()
+
+
+@pytest.mark.parametrize("command", ["", "serve", "check", "init", "keys", "keys add", "keys rotate"], ids=str)
+def test_help_teaches(modelkeep: Run, command: str) -> None:
+    ran = modelkeep("guard", *command.split(), "--help")
+    assert ran.code == 0
+    assert "modelkeep guard" in ran.out
