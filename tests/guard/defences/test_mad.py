@@ -16,7 +16,8 @@ from torch import nn
 from modelkeep import Model
 from modelkeep.errors import InputError
 from modelkeep.guard.defences.angle import _linear, turn
-from modelkeep.guard.defences.mad import MAD, gradients_gram
+from modelkeep.guard.defences.gram import gradients_gram
+from modelkeep.guard.defences.mad import MAD
 from modelkeep.guard.grid import ONE, Predictions, Units, budget, distortion, snap
 from modelkeep.guard.untrained import untrained
 
@@ -43,7 +44,8 @@ def one(random: np.random.Generator, classes: int, concentration: float) -> Pred
 
 
 def turned(predictions: Predictions, epsilon: float, gram: Matrix, exact: int) -> Units:
-    return turn(predictions.units, predictions.labels, budget(epsilon) - predictions.spent, gram[None], exact)
+    allowed, query = predictions.allowed(epsilon), np.zeros(1, dtype=np.int64)
+    return turn(predictions.units, predictions.labels, allowed, gram[None], query, exact)
 
 
 def assert_kept(answers: Units, predictions: Predictions, epsilon: float) -> None:
@@ -54,27 +56,6 @@ def assert_kept(answers: Units, predictions: Predictions, epsilon: float) -> Non
     assert ((spent <= budget(epsilon)) | (answers == predictions.units).all(axis=1)).all()
     for row, label in zip(answers, predictions.labels, strict=True):
         assert (np.delete(row, label) < row[label]).all()
-
-
-def test_the_gram_of_a_linear_surrogate_is_the_closed_form() -> None:
-    surrogate = Model(nn.Linear(5, 3).double(), input_shape=(5,), classes=3, bounds=None)
-    x = torch.randn(1, 5, dtype=torch.float64)
-    # ∇_w log f_k = (e_k − f) ⊗ (x, 1).
-    rest = np.eye(3) - surrogate.probs(x).numpy()
-    expected = (1 + float(x.square().sum())) * rest @ rest.T
-    np.testing.assert_allclose(gradients_gram(surrogate, x), expected, rtol=1e-10)
-
-
-def test_the_gram_is_that_of_one_gradient_at_a_time(small_cnn: Model) -> None:
-    parameters = list(small_cnn.module.parameters())
-    x = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    logs = small_cnn.forward(x).log_softmax(dim=1)[0]
-    rows = [torch.autograd.grad(logs[k], parameters, retain_graph=True) for k in range(4)]
-    jacobian = torch.stack([torch.cat([part.flatten() for part in row]) for row in rows]).double()
-    parameters[0].requires_grad_(False)  # what the owner froze counts all the same, and stays frozen
-    np.testing.assert_allclose(gradients_gram(small_cnn, x), (jacobian @ jacobian.T).numpy(), rtol=1e-4, atol=1e-8)
-    assert not parameters[0].requires_grad
-    assert all(parameter.grad is None for parameter in parameters)
 
 
 @pytest.mark.parametrize(("classes", "steps"), [(3, 240), (4, 60)])
@@ -204,7 +185,7 @@ def test_a_defence_of_digits_turns_the_gradients_further_than_the_originals_cand
     assert_kept(answers, clean, 1.0)
     assert (distortion(answers, clean.units) > 0).all()
     for row in range(12):
-        gram, y, label = gradients_gram(surrogate, x[[row]]), clean.units[row], clean.labels[row]
+        gram, y, label = gradients_gram(surrogate, x[[row]])[0], clean.units[row], clean.labels[row]
         found = cosine(answers[[row]], y, gram)[0]
         for k in range(4):
             shares = np.linspace(0, 1, 201)[:, None]
@@ -212,6 +193,16 @@ def test_a_defence_of_digits_turns_the_gradients_further_than_the_originals_cand
             near = np.abs(points - y).sum(axis=1) <= ONE
             near &= points.argmax(axis=1) == label
             assert found <= cosine(points[near], y, gram).min() + 1e-5
+
+
+def test_the_same_queries_in_another_order_get_the_same_answers(small_cnn: Model) -> None:
+    random = np.random.default_rng(1)
+    predictions, x = random.dirichlet(np.full(4, 0.5), size=150), torch.rand(75, 1, 8, 8)
+    which = random.integers(0, 75, size=150)  # several predictions for one query
+    answers = MAD(small_cnn)(snap(predictions), None, x[which])
+    for row in range(0, 150, 10):
+        alone = MAD(small_cnn)(snap(predictions[[row]]), None, x[[which[row]]])
+        assert distortion(alone, answers[[row]])[0] < 1e-4 * ONE  # up to the float noise of another batch size
 
 
 def test_where_no_gradient_is_there_is_no_angle() -> None:

@@ -27,9 +27,14 @@ STARTS = 8  # of MAD's own candidates, how many are improved
 
 @compiled
 def turn(
-    units: Units, labels: NDArray[np.int64], allowed: NDArray[np.int64], grams: NDArray[np.float64], exact: int
+    units: Units,
+    labels: NDArray[np.int64],
+    allowed: NDArray[np.int64],
+    grams: NDArray[np.float64],
+    query: NDArray[np.int64],
+    exact: int,
 ) -> Units:
-    """Per row the answer within the ℓ1 distance `allowed` whose gradient turns most; `grams: (n, classes, classes)`.
+    """Per row the answer within the ℓ1 distance `allowed` whose gradient turns most; `grams[query[row]]` is its Gram.
 
     Up to `exact` classes the answer is optimal up to the grid; above it is where the gradient turns by a right angle
     or more, and otherwise a vertex that no linear step improves.
@@ -39,7 +44,7 @@ def turn(
     for row in range(len(units)):
         # Taking fractions of units off the others moves each by less than one, and the top by less than their number.
         moves = (allowed[row] - 2 * classes) // 2
-        y, top, gram = units[row], labels[row], grams[row]
+        y, top, gram = units[row], labels[row], grams[query[row]]
         if moves < 1:
             continue
         aim = gram @ y.astype(np.float64)
