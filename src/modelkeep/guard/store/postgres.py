@@ -94,7 +94,7 @@ class PostgresStore:
                 FROM modelkeep.epochs WHERE name = %(epoch)s
             ), appended AS (
                 INSERT INTO modelkeep.centroids
-                SELECT id, %(label)s, length, %(content)s, %(seal)s FROM place
+                SELECT id, %(label)s, length, %(content)b, %(seal)b FROM place
                 WHERE length = %(position)s AND classes = %(classes)s
                 ON CONFLICT DO NOTHING RETURNING 1
             )
@@ -109,7 +109,7 @@ class PostgresStore:
     def recall(self, epoch: str, queries: Sequence[bytes]) -> dict[bytes, NDArray[np.int32]]:
         found = self._ask(
             "SELECT query, units, seal, classes FROM modelkeep.answers JOIN modelkeep.epochs ON epoch = id "
-            "WHERE name = %s AND query = ANY(%s)",
+            "WHERE name = %s AND query = ANY(%b)",
             (epoch, list(queries)),
         )
         return {query: rows.unpacked((units, seal), classes, epoch, query) for query, units, seal, classes in found}
@@ -131,7 +131,7 @@ class PostgresStore:
             ), kept AS (
                 INSERT INTO modelkeep.answers
                 SELECT id, query, units, seal
-                FROM place, unnest(%(queries)s::bytea[], %(units)s::bytea[], %(seals)s::bytea[])
+                FROM place, unnest(%(queries)b::bytea[], %(units)b::bytea[], %(seals)b::bytea[])
                      WITH ORDINALITY AS given (query, units, seal, number)
                 WHERE classes = %(classes)s ORDER BY number
                 ON CONFLICT DO NOTHING RETURNING query
