@@ -40,6 +40,15 @@ REGISTRY = (
     "modelkeep.certify.studies.posthoc:POSTHOC",
     "modelkeep.certify.studies.relaxed:RELAXED",
     "modelkeep.certify.studies.targeted:TARGETED",
+    "modelkeep.extract.studies.tables:EXTRACTION_MNIST",
+    "modelkeep.extract.studies.tables:EXTRACTION_FASHION",
+    "modelkeep.extract.studies.tables:EXTRACTION_ANIMALS",
+    "modelkeep.extract.studies.tables:EXTRACTION_DRAWINGS",
+    "modelkeep.extract.studies.budgets:FIGURE_3",
+    "modelkeep.extract.studies.budgets:FIGURE_4",
+    "modelkeep.extract.studies.utility:DETECTION",
+    "modelkeep.extract.studies.utility:GROWTH",
+    "modelkeep.extract.studies.utility:TIMES",
 )
 
 
