@@ -36,6 +36,7 @@ class PostgresServer:
         programs = _programs()
         self.folder = Path(tempfile.mkdtemp(prefix="modelkeep-pg-"))
         self._databases = 0
+        self._reused = ""
         self._user: str | None = None
         if os.getuid() == 0:
             self._user = "postgres"
@@ -61,6 +62,14 @@ class PostgresServer:
         with psycopg.connect(self.dsn, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE test{self._databases}".encode())
         return self.dsn.removesuffix("postgres") + f"test{self._databases}"
+
+    def emptied(self) -> str:
+        """The address of one database for one test after the other, empty again: much cheaper than a new one."""
+        self._reused = self._reused or self.database()
+        with psycopg.connect(self._reused, autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            connection.execute("DROP SCHEMA IF EXISTS modelkeep CASCADE")
+        return self._reused
 
     def start(self) -> None:
         """Start, and wait until it answers (after a crash it first recovers)."""

@@ -15,7 +15,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty store is to be."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/guard.db"
-    return str(request.getfixturevalue("postgres").database())
+    return str(request.getfixturevalue("postgres").emptied())
 
 
 @pytest.fixture

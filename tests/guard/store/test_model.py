@@ -30,7 +30,7 @@ class Machine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        self.url = self.server.database() if self.server else f"sqlite:///{self.folder.name}/guard.db"
+        self.url = self.server.emptied() if self.server else f"sqlite:///{self.folder.name}/guard.db"
         self.store = open_store(self.url)
         self.logs: dict[tuple[str, int], list[list[int]]] = {}
         self.answers: dict[tuple[str, bytes], list[int]] = {}

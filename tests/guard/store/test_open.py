@@ -26,7 +26,8 @@ def test_what_is_no_address_is_refused(url: str) -> None:
 
 
 def test_postgres_needs_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "modelkeep.guard.store.postgres", raising=False)
+    for name in ("postgres", "postgres_database"):
+        monkeypatch.delitem(sys.modules, f"modelkeep.guard.store.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"pip install 'modelkeep\[guard\]'"):
         open_store("postgresql://host/db")

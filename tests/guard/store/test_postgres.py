@@ -12,8 +12,9 @@ import pytest
 
 from guard.postgres_server import PostgresServer
 from modelkeep.errors import GuardError, StoreUnavailable
-from modelkeep.guard.store import postgres as module
-from modelkeep.guard.store.postgres import Connection, PostgresStore
+from modelkeep.guard.store import postgres_database
+from modelkeep.guard.store.postgres import PostgresStore
+from modelkeep.guard.store.postgres_database import Connection
 
 T = TypeVar("T")
 ROW = np.arange(4, dtype=np.int32)
@@ -22,7 +23,7 @@ ROW = np.arange(4, dtype=np.int32)
 @pytest.fixture
 def dsn(postgres: PostgresServer) -> str:
     """An empty database."""
-    return postgres.database()
+    return postgres.emptied()
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_while_it_is_gone_it_is_unavailable_and_then_all_goes_on(
 def test_an_append_whose_acknowledgement_was_lost_is_found_in_the_log(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = store._run
+    run = store._database.run
     lost: list[object] = []
 
     def losing(work: Callable[[Connection], T]) -> T:
@@ -77,7 +78,7 @@ def test_an_append_whose_acknowledgement_was_lost_is_found_in_the_log(
 
         return run(then_lose)
 
-    monkeypatch.setattr(store, "_run", losing)
+    monkeypatch.setattr(store._database, "run", losing)
     assert not store.append("e", 0, 1, ROW + 1)
     assert store.centroids("e", 0, 1).tolist() == [(ROW + 1).tolist()]
 
@@ -85,7 +86,7 @@ def test_an_append_whose_acknowledgement_was_lost_is_found_in_the_log(
 def test_a_slow_server_is_not_waited_for_for_ever(
     dsn: str, admin: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SESSION", module.SESSION.replace("'10s'", "'100ms'"))
+    monkeypatch.setattr(postgres_database, "SESSION", postgres_database.SESSION.replace("'10s'", "'100ms'"))
     with closing(PostgresStore(dsn)) as store:
         assert store.append("e", 0, 0, ROW)
         with admin.transaction():
@@ -95,16 +96,17 @@ def test_a_slow_server_is_not_waited_for_for_ever(
         assert store.append("e", 0, 1, ROW)
 
 
-def test_our_promises_do_not_rest_on_the_servers_settings(dsn: str, admin: psycopg.Connection) -> None:
-    name = admin.info.dbname
+def test_our_promises_do_not_rest_on_the_servers_settings(postgres: PostgresServer, admin: psycopg.Connection) -> None:
+    dsn = postgres.database()
+    name = dsn.rpartition("/")[2]
     admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = off".encode())
     admin.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = serializable".encode())
     with closing(PostgresStore(dsn)) as store:
-        assert store._ask("SHOW synchronous_commit") == [("on",)]
-        assert store._ask("SHOW transaction_isolation") == [("read committed",)]
+        assert store._database.ask("SHOW synchronous_commit") == [("on",)]
+        assert store._database.ask("SHOW transaction_isolation") == [("read committed",)]
     admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = remote_apply".encode())
     with closing(PostgresStore(dsn)) as store:
-        assert store._ask("SHOW synchronous_commit") == [("remote_apply",)]
+        assert store._database.ask("SHOW synchronous_commit") == [("remote_apply",)]
 
 
 @pytest.mark.parametrize("table", ["epochs", "centroids", "answers", "events"])

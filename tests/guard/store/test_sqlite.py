@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from modelkeep.errors import GuardError, StoreUnavailable
-from modelkeep.guard.store import Principal, open_store, sqlite
+from modelkeep.guard.store import Principal, open_store, sqlite_file
 from modelkeep.guard.store.sqlite import SqliteStore
 
 ROW = np.arange(100, dtype=np.int32)
@@ -121,18 +121,18 @@ def test_a_newer_version_is_refused(path: Path) -> None:
 
 def test_a_full_disk_is_said_and_passes(path: Path) -> None:
     with closing(SqliteStore(path)) as store:
-        (pages,) = store._writer.execute("PRAGMA page_count").fetchone()
-        store._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
+        (pages,) = store._file._writer.execute("PRAGMA page_count").fetchone()
+        store._file._writer.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(StoreUnavailable, match="the disk is full"):
             all(store.append("e", 0, position, ROW) for position in range(5, 1000))
         position = store.sizes("e")[0]
         assert 5 < position < 1000
-        store._writer.execute("PRAGMA max_page_count = 100000")
+        store._file._writer.execute("PRAGMA max_page_count = 100000")
         assert store.append("e", 0, position, ROW)
 
 
 def test_another_writer_is_waited_for_but_not_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.05)
     with closing(SqliteStore(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="another process"):
@@ -177,6 +177,6 @@ def test_the_file_is_private_durable_and_holds_no_key(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with closing(SqliteStore(path)) as store:
         store.admit(Principal("anna", None, None), bytes(32))
-        assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,)
-        assert store._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert store._file._writer.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert store._file._writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert [file.name for file in path.parent.iterdir()] == ["guard.db"]  # nothing half made is left

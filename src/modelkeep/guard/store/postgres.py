@@ -2,47 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, LiteralString, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import LiteralString
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import GuardError, MissingExtra, StoreUnavailable
 from modelkeep.guard.store import bucket, rows
-from modelkeep.guard.store.connections import Connections
-from modelkeep.guard.store.schema import POSTGRES, check_version
+from modelkeep.guard.store.postgres_database import Connection, PostgresDatabase, Row
 from modelkeep.guard.store.store import Event, Lease, Principal, check_admission, key_taken, nobody
-
-try:
-    import psycopg
-except ImportError as missing:
-    raise MissingExtra("guard", "psycopg[binary]", "A store in PostgreSQL") from missing
-
-T = TypeVar("T")
-Row = tuple[Any, ...]
-Connection = psycopg.Connection[Row]
-PATIENCE = 10  # seconds that a statement may take, and that one may wait for a connection
-CONNECTIONS = 8
-DEFAULTS = {
-    "connect_timeout": 5,
-    "keepalives_idle": 5,  # a server that vanished without a word is noticed after about ten seconds
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-    "target_session_attrs": "read-write",  # of several servers the one that takes writes
-    "client_encoding": "utf8",
-    "application_name": "modelkeep guard",
-}
-# What our promises rest on, whatever the server's defaults are; a stricter commit (remote_apply) stays.
-SESSION: LiteralString = f"""
-SET statement_timeout = '{PATIENCE}s';
-SET idle_in_transaction_session_timeout = '{PATIENCE}s';
-SET default_transaction_isolation = 'read committed';
-SELECT set_config('synchronous_commit', 'on', false)
-WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write');
-"""
-LOCK = 0x6D6F646B  # "modk": of replicas that start at once, one makes the tables
 
 
 class PostgresStore:
@@ -53,24 +21,10 @@ class PostgresStore:
     """
 
     def __init__(self, dsn: str) -> None:
-        try:
-            self._options: dict[str, Any] = DEFAULTS | psycopg.conninfo.conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError:  # its message may quote the address, and with it the password
-            raise GuardError(
-                "This is no address of a PostgreSQL database. One is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
-                "with %40 for an @ in the password."
-            ) from None
-        named = [f"{part} {self._options[part]}" for part in ("host", "port", "dbname") if part in self._options]
-        self._where = f"The PostgreSQL store ({', '.join(named) or 'default address'})"  # never the password
-        self._connections = Connections(self._connect, most=CONNECTIONS, patience=PATIENCE)
-        try:
-            self._run(self._prepare)
-        except BaseException:
-            self.close()
-            raise
+        self._database = PostgresDatabase(dsn)
 
     def centroids(self, epoch: str, label: int, after: int) -> NDArray[np.int32]:
-        found = self._ask(
+        found = self._database.ask(
             "SELECT position, units, seal, classes FROM modelkeep.epochs LEFT JOIN modelkeep.centroids "
             "ON epoch = id AND label = %s AND position >= %s WHERE name = %s ORDER BY position",
             (label, after, epoch),
@@ -107,7 +61,7 @@ class PostgresStore:
         return bool(appended)
 
     def recall(self, epoch: str, queries: Sequence[bytes]) -> dict[bytes, NDArray[np.int32]]:
-        found = self._ask(
+        found = self._database.ask(
             "SELECT query, units, seal, classes FROM modelkeep.answers JOIN modelkeep.epochs ON epoch = id "
             "WHERE name = %s AND query = ANY(%b)",
             (epoch, list(queries)),
@@ -145,7 +99,7 @@ class PostgresStore:
         return held if len(held) == len(answers) else held | self.recall(epoch, [q for q in ordered if q not in new])
 
     def principal(self, key: bytes) -> Principal | None:
-        found = self._ask(
+        found = self._database.ask(
             "SELECT name, queries, rate, revoked FROM modelkeep.keys JOIN modelkeep.principals USING (name) "
             "WHERE key = %s",
             (key,),
@@ -153,7 +107,7 @@ class PostgresStore:
         return Principal(*found[0]) if found else None
 
     def principals(self) -> list[Principal]:
-        found = self._ask(
+        found = self._database.ask(
             "SELECT name, queries, rate, bool_and(revoked) FROM modelkeep.keys JOIN modelkeep.principals USING (name) "
             'GROUP BY name, queries, rate ORDER BY name COLLATE "C"'
         )
@@ -177,10 +131,10 @@ class PostgresStore:
                 if owner != (principal.name, False):
                     raise key_taken(principal)
 
-        self._run(work)
+        self._database.run(work)
 
     def revoke(self, name: str, *, keep: bytes | None = None) -> int:
-        found = self._ask(
+        found = self._database.ask(
             "UPDATE modelkeep.keys SET revoked = true WHERE name = %s AND NOT revoked "
             "AND key IS DISTINCT FROM %s::bytea RETURNING 1",
             (name, keep),
@@ -206,14 +160,14 @@ class PostgresStore:
                     )
                 return lease
 
-        return self._run(work)
+        return self._database.run(work)
 
     def spent(self) -> dict[str, int]:
-        return dict(self._ask("SELECT name, spent FROM modelkeep.principals"))
+        return dict(self._database.ask("SELECT name, spent FROM modelkeep.principals"))
 
     def sizes(self, epoch: str) -> dict[int, int]:
         return dict(
-            self._ask(
+            self._database.ask(
                 "SELECT label, count(*) FROM modelkeep.centroids JOIN modelkeep.epochs ON epoch = id "
                 "WHERE name = %s GROUP BY label",
                 (epoch,),
@@ -221,7 +175,7 @@ class PostgresStore:
         )
 
     def write(self, events: Sequence[Event]) -> None:
-        self._ask(
+        self._database.ask(
             "INSERT INTO modelkeep.events (at, principal, action, detail) "
             "SELECT * FROM unnest(%s::float8[], %s::text[], %s::text[], %s::text[]) RETURNING 1",
             (
@@ -233,70 +187,25 @@ class PostgresStore:
         )
 
     def events(self, limit: int = 100) -> list[Event]:
-        found = self._ask(
+        found = self._database.ask(
             "SELECT at, principal, action, detail FROM modelkeep.events ORDER BY id DESC LIMIT %s", (limit,)
         )
         return [Event(*row) for row in found]
 
     def close(self) -> None:
-        self._connections.close()
-
-    def _ask(self, statement: LiteralString, values: Sequence[object] | Mapping[str, object] = ()) -> list[Row]:
-        """One statement, which is one transaction and one round trip."""
-        return self._run(lambda db: db.execute(statement, values, binary=True).fetchall())
+        self._database.close()
 
     def _in_epoch(self, epoch: str, classes: int, statement: LiteralString, values: dict[str, object]) -> Row:
         """Run a statement that gives no row where the epoch is new (then it begins), else its classes and more."""
         values = values | {"epoch": epoch, "classes": classes}
-        found = self._ask(statement, values)
+        found = self._database.ask(statement, values)
         if not found:
-            self._ask(
+            self._database.ask(
                 "INSERT INTO modelkeep.epochs (name, classes) VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING 1",
                 (epoch, classes),
             )
-            found = self._ask(statement, values)
+            found = self._database.ask(statement, values)
         known, *rest = found[0]
         if known != classes:
             raise rows.other_classes(epoch, known, classes)
         return tuple(rest)
-
-    def _run(self, work: Callable[[Connection], T]) -> T:
-        """Do `work` on a connection; once more on a new one where it broke. Its errors become sentences."""
-        again = True
-        while True:
-            try:
-                with self._connections.use() as db:
-                    return work(db)
-            except (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction) as error:
-                self._connections.drop()
-                slow = isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.ConnectionTimeout)
-                if not again or slow:
-                    raise StoreUnavailable(f"{self._where} cannot be used now: {_told(error)}.") from error
-                again = False
-            except psycopg.Error as error:
-                raise GuardError(f"{self._where} refused what was asked: {_told(error)}.") from error
-
-    def _connect(self) -> Connection:
-        db = psycopg.connect(**self._options, autocommit=True)
-        db.execute(SESSION)
-        return db
-
-    def _prepare(self, db: Connection) -> None:
-        """Make the tables where there are none; of replicas that start at once, one does."""
-        # Read from the table, for names that are looked up (to_regclass) come from a cache that may miss the others'.
-        exists: LiteralString = (
-            "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'modelkeep' AND tablename = 'version')"
-        )
-        if db.execute(exists).fetchone() == (False,):
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-                if db.execute(exists).fetchone() == (False,):
-                    db.execute(POSTGRES)
-        found = db.execute("SELECT coalesce(max(version), 0) FROM modelkeep.version").fetchone()
-        assert found is not None
-        check_version(found[0], self._where)
-
-
-def _told(error: psycopg.Error) -> str:
-    """The first line of the server's words, without a full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import GuardError, StoreUnavailable
 from modelkeep.guard.store import bucket, rows
-from modelkeep.guard.store.connections import Connections
-from modelkeep.guard.store.schema import SQLITE, check_version
+from modelkeep.guard.store.sqlite_file import SqliteFile
 from modelkeep.guard.store.store import Event, Lease, Principal, check_admission, key_taken, nobody
-
-PATIENCE = 10.0  # seconds to wait for another writer
-READERS = 8
-# What may pass without a change to the file; all else is damage, or a mistake of ours.
-PASSING = {
-    sqlite3.SQLITE_BUSY: f"another process has been writing to it for {PATIENCE:g} seconds",
-    sqlite3.SQLITE_LOCKED: "another connection holds it",
-    sqlite3.SQLITE_FULL: "the disk is full; free some space",
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write; look at the system's log",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; look at the permissions of the file and of its folder",
-    sqlite3.SQLITE_PERM: "there is no permission to use it",
-    sqlite3.SQLITE_READONLY: "there is no permission to write to it; the file and its folder must be writable",
-}
 
 
 class SqliteStore:
@@ -39,6 +20,7 @@ class SqliteStore:
     Write-ahead log with full sync: what is acknowledged survives `kill -9` and a loss of power, and nobody can read
     what is not on disk yet.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     store = SqliteStore(Path(folder) / "guard.db")
     ...     store.append("epoch", 0, 0, np.array([3, 1], dtype=np.int32))
@@ -49,26 +31,10 @@ class SqliteStore:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).absolute()
-        with self._told():
-            if not self.path.exists():
-                _create(self.path)
-            if not self.path.stat().st_size:
-                raise GuardError(
-                    f"{self.path} is empty, so it was truncated or never a store. Restore it from a backup, or "
-                    "remove it to start from nothing (answers may then differ from those given before)."
-                )
-            self._lock = threading.Lock()
-            self._writer = self._connect()
-            try:
-                self._check()
-            except BaseException:
-                self._writer.close()
-                raise
-        self._readers = Connections(self._connect, most=READERS, patience=PATIENCE)
+        self._file = SqliteFile(path)
 
     def centroids(self, epoch: str, label: int, after: int) -> NDArray[np.int32]:
-        with self._reading() as db:
+        with self._file.reading() as db:
             found = db.execute(
                 "SELECT position, units, seal FROM centroids WHERE epoch = (SELECT id FROM epochs WHERE name = ?) "
                 "AND label = ? AND position >= ? ORDER BY position",
@@ -80,7 +46,7 @@ class SqliteStore:
     def append(self, epoch: str, label: int, position: int, centroid: NDArray[np.int32]) -> bool:
         content, seal = rows.packed(centroid, epoch, label, position)
         rows.check_place(epoch, label, position, len(centroid))
-        with self._writing() as db:
+        with self._file.writing() as db:
             number = _epoch(db, epoch, len(centroid))
             (length,) = db.execute(
                 "SELECT coalesce(max(position) + 1, 0) FROM centroids WHERE epoch = ? AND label = ?", (number, label)
@@ -92,14 +58,14 @@ class SqliteStore:
         return bool(position == length)
 
     def recall(self, epoch: str, queries: Sequence[bytes]) -> dict[bytes, NDArray[np.int32]]:
-        with self._reading() as db:
+        with self._file.reading() as db:
             return _recall(db, epoch, queries)
 
     def remember(self, epoch: str, answers: Mapping[bytes, NDArray[np.int32]]) -> dict[bytes, NDArray[np.int32]]:
         if not answers:
             return {}
         sealed = {query: rows.packed(units, epoch, query) for query, units in answers.items()}
-        with self._writing() as db:
+        with self._file.writing() as db:
             (number,) = {_epoch(db, epoch, classes) for classes in {len(units) for units in answers.values()}}
             db.executemany(
                 "INSERT INTO answers VALUES (?, ?, ?, ?)", [(number, query, *row) for query, row in sealed.items()]
@@ -107,14 +73,14 @@ class SqliteStore:
             return _recall(db, epoch, list(answers))
 
     def principal(self, key: bytes) -> Principal | None:
-        with self._reading() as db:
+        with self._file.reading() as db:
             found = db.execute(
                 "SELECT name, queries, rate, revoked FROM keys JOIN principals USING (name) WHERE key = ?", (key,)
             ).fetchone()
         return None if found is None else _principal(found)
 
     def principals(self) -> list[Principal]:
-        with self._reading() as db:
+        with self._file.reading() as db:
             found = db.execute(
                 "SELECT name, queries, rate, min(revoked) FROM keys JOIN principals USING (name) "
                 "GROUP BY name ORDER BY name"
@@ -123,7 +89,7 @@ class SqliteStore:
 
     def admit(self, principal: Principal, key: bytes) -> None:
         check_admission(principal, key)
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.execute(
                 "INSERT INTO principals (name, queries, rate) VALUES (?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET queries = excluded.queries, rate = excluded.rate",
@@ -135,13 +101,13 @@ class SqliteStore:
                 raise key_taken(principal)
 
     def revoke(self, name: str, *, keep: bytes | None = None) -> int:
-        with self._writing() as db:
+        with self._file.writing() as db:
             return db.execute(
                 "UPDATE keys SET revoked = 1 WHERE name = ? AND NOT revoked AND key IS NOT ?", (name, keep)
             ).rowcount
 
     def lease(self, name: str, wanted: int, now: float) -> Lease:
-        with self._writing() as db:
+        with self._file.writing() as db:
             found = db.execute(
                 "SELECT queries, rate, spent, tokens, refilled FROM principals WHERE name = ?", (name,)
             ).fetchone()
@@ -157,11 +123,11 @@ class SqliteStore:
             return lease
 
     def spent(self) -> dict[str, int]:
-        with self._reading() as db:
+        with self._file.reading() as db:
             return dict(db.execute("SELECT name, spent FROM principals").fetchall())
 
     def sizes(self, epoch: str) -> dict[int, int]:
-        with self._reading() as db:
+        with self._file.reading() as db:
             return dict(
                 db.execute(
                     "SELECT label, count(*) FROM centroids WHERE epoch = (SELECT id FROM epochs WHERE name = ?) "
@@ -171,100 +137,21 @@ class SqliteStore:
             )
 
     def write(self, events: Sequence[Event]) -> None:
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.executemany(
                 "INSERT INTO events (at, principal, action, detail) VALUES (?, ?, ?, ?)",
                 [(event.at, event.principal, event.action, event.detail) for event in events],
             )
 
     def events(self, limit: int = 100) -> list[Event]:
-        with self._reading() as db:
+        with self._file.reading() as db:
             found = db.execute(
                 "SELECT at, principal, action, detail FROM events ORDER BY id DESC LIMIT ?", (limit,)
             ).fetchall()
         return [Event(*row) for row in found]
 
     def close(self) -> None:
-        self._readers.close()
-        with self._lock:
-            self._writer.close()
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._told(), self._readers.use() as db:
-            yield db
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, alone among all threads and processes; on disk when this ends without an exception."""
-        with self._told(), self._lock:
-            self._writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._writer
-                self._writer.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # some errors have rolled back already
-                    self._writer.execute("ROLLBACK")
-                raise
-
-    def _connect(self) -> sqlite3.Connection:
-        # Our locks see to it that one thread at a time uses a connection; transactions are begun and ended by hand.
-        db = sqlite3.connect(
-            f"{self.path.as_uri()}?mode=rw", uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-        )
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache too
-        db.execute("PRAGMA foreign_keys = ON")
-        return db
-
-    def _check(self) -> None:
-        """That the file is a store of ours with the promises of ours."""
-        found = self._writer.execute("SELECT 1 FROM sqlite_schema WHERE name IN ('version', 'centroids')").fetchall()
-        if len(found) != 2:
-            raise GuardError(f"{self.path} is an SQLite database, but no store of ModelKeep's. Name another file.")
-        check_version(self._writer.execute("SELECT max(version) FROM version").fetchone()[0], str(self.path))
-        if self._writer.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-            raise GuardError(f"{self.path} cannot keep a write-ahead log. Use a disk of this machine, no network's.")
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's errors as sentences."""
-        try:
-            yield
-        except OSError as error:
-            raise StoreUnavailable(f"The store {self.path} cannot be used: {error.strerror or error}.") from error
-        except sqlite3.ProgrammingError as error:
-            raise GuardError("The store was closed. Open it again with open_store(url).") from error
-        except sqlite3.Error as error:
-            reason = PASSING.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)  # the low byte is the kind
-            if reason is not None:
-                raise StoreUnavailable(f"The store {self.path} cannot be used now: {reason} ({error}).") from error
-            raise GuardError(
-                f"The store {self.path} is damaged or no store ({error}). Restore it from a backup; answers computed "
-                "anew could differ from those given before."
-            ) from error
-
-
-def _create(path: Path) -> None:
-    """Make an empty store beside `path` and then give it its name: a file of that name is always a whole one."""
-    descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # private, as the state is
-    os.close(descriptor)
-    try:
-        db = sqlite3.connect(unfinished, isolation_level=None)
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.executescript(f"BEGIN; {SQLITE} COMMIT;")
-        finally:
-            db.close()
-        with suppress(FileExistsError):  # another process was first
-            os.link(unfinished, path)
-    finally:
-        os.unlink(unfinished)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        self._file.close()
 
 
 def _principal(row: tuple[str, int | None, float | None, int]) -> Principal:
