@@ -32,8 +32,8 @@ def chromium(profile: Path, width: int = 1200, height: int = 900) -> Iterator[An
         "--disable-component-update",
         "--disable-sync",
         "--hide-scrollbars",
-        # Nothing may be fetched: every host name leads nowhere.
-        "--host-resolver-rules=MAP * ~NOTFOUND",
+        # Nothing may be fetched but from a server that the test started: every host name leads nowhere.
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         f"--user-data-dir={profile}",
         f"--window-size={width},{height}",
     ):
