@@ -20,7 +20,6 @@ BITS = 24
 ONE = 1 << BITS  # the units that the confidences of a prediction sum to
 
 Units = NDArray[np.int32]  # (n, classes); every row sums to ONE, and its largest entry stands strictly above the others
-FEW = 16  # so many largest numbers are found faster one after the other
 OFF = 1e-2  # confidences that sum to one only within this are no softmax of any float type
 
 
@@ -148,23 +147,26 @@ def apportion(
     # |missing| is the sum of the errors, each at most one half: at least twice as many entries have the right sign.
     step = 1 if missing > 0 else -1
     missing *= step
-    for k in range(len(weights)):
-        error[k] *= step
-    if missing > FEW:  # to all above a threshold, then to the first at it
-        threshold = np.partition(error, len(weights) - missing)[len(weights) - missing]
-        for above in (True, False):
-            for k in range(len(weights)):
-                if missing > 0 and (error[k] > threshold if above else error[k] == threshold):
-                    parts[k] += step
-                    missing -= 1
-    while missing > 0:
-        best = 0
+    low, high = -1.0, 1.0  # more than `missing` errors lie above low, fewer above high
+    for _ in range(32):  # errors that differ by less than 2⁻³¹ count as equal
+        middle = (low + high) / 2
+        above = 0
         for k in range(len(weights)):
-            if error[k] > error[best]:
-                best = k
-        parts[best] += step
-        missing -= 1
-        error[best] = -1.0
+            above += error[k] * step > middle
+        if above <= missing:
+            high = middle
+        if above >= missing:
+            low = middle
+        if above == missing:
+            break
+    for k in range(len(weights)):
+        if error[k] * step > high:
+            parts[k] += step
+            missing -= 1
+    for k in range(len(weights)):
+        if missing > 0 and low < error[k] * step <= high:
+            parts[k] += step
+            missing -= 1
 
 
 @compiled

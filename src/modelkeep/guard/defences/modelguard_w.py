@@ -61,10 +61,8 @@ def solve(
     filled in turn. The least cost is convex in M, so M is found by bisection on its slope.
     """
     others = units.shape[1] - 1
-    shift = 0
-    while 1 << shift <= others:
-        shift += 1
-    ranked = np.empty(others + 1, np.int64)
+    order = np.empty(others + 1, np.int64)
+    spare = np.empty(others + 1, np.int64)
     a = np.empty(others, np.int64)  # the other classes, ascending
     cost = np.empty(others)
     sums = np.zeros(others + 1, np.int64)  # sums[i] of the i smallest
@@ -73,12 +71,9 @@ def solve(
     best = np.empty(others, np.int64)
     for row in range(len(units)):
         top = labels[row]
-        for k in range(others + 1):
-            ranked[k] = units[row, k] << shift | k
-        ranked[top] = (one + 1) << shift | top
-        ranked.sort()
+        order, spare = _ascending(units[row], one, order, spare)  # the top comes last, being strict
         for k in range(others):
-            a[k] = ranked[k] >> shift
+            a[k] = units[row, order[k]]
             cost[k] = np.log(max(a[k], 0.5) / one)
             sums[k + 1] = sums[k] + a[k]
             costs[k + 1] = costs[k] + cost[k]
@@ -102,13 +97,44 @@ def solve(
                 best, x, m = x, best, low - 1
         answers[row, top] = m
         for k in range(others):
-            answers[row, ranked[k] & ((1 << shift) - 1)] = best[k]
+            answers[row, order[k]] = best[k]
+
+
+@compiled
+def _ascending(
+    values: NDArray[np.integer], largest: int, order: NDArray[np.int64], spare: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(the order that sorts `values`, equals by index; scratch space): a radix sort, five bits at a time."""
+    place = np.empty(33, np.int64)
+    for k in range(len(values)):
+        order[k] = k
+    shift = 0
+    while largest >> shift > 0:
+        place[:] = 0
+        for k in range(len(values)):
+            place[((values[k] >> shift) & 31) + 1] += 1
+        for digit in range(31):
+            place[digit + 1] += place[digit]
+        for k in range(len(values)):
+            digit = (values[order[k]] >> shift) & 31
+            spare[place[digit]] = order[k]
+            place[digit] += 1
+        order, spare = spare, order
+        shift += 5
+    return order, spare
 
 
 @compiled
 def _unclipped(cap: int, a: NDArray[np.int64]) -> int:
     """How many of `a` are at most `cap`."""
-    return int(np.searchsorted(a, cap, side="right"))
+    low, high = 0, len(a)
+    while low < high:
+        middle = (low + high) // 2
+        if a[middle] <= cap:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @compiled
