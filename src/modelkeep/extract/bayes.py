@@ -35,7 +35,7 @@ class PartialBayes:
     means: Means | torch.Tensor = "clean"
     samples: int = 20
     precision: float | None = None
-    tolerance: float = 0.01
+    tolerance: float = 0.02
 
     def __post_init__(self) -> None:
         if self.samples < 1:

@@ -29,6 +29,7 @@ class Lookup:
         self._sums = np.zeros(answers.shape)
         self._matches = np.zeros(len(answers), dtype=np.int64)
         self._nearest = answers.double().numpy().copy()
+        self._near = np.ones(len(answers), dtype=np.int64)
         self._distance = np.full(len(answers), FAR, dtype=np.int64)
 
     @property
@@ -46,13 +47,13 @@ class Lookup:
         _scan(
             self._units, self._units.argmax(axis=1), self._tolerance,
             units[order], sums[order], counts[order], tops[order], starts,
-            self._sums, self._matches, self._nearest, self._distance,
+            self._sums, self._matches, self._nearest, self._near, self._distance,
         )  # fmt: skip
 
     def recovered(self) -> torch.Tensor:
-        """The mean of the matches; the nearest entry where nothing matched; else the answer itself."""
+        """The mean of the matches; where nothing matched, of the nearest entries; else the answer itself."""
         means = self._sums / np.maximum(self._matches, 1)[:, None]
-        found = np.where(self._matches[:, None] > 0, means, self._nearest)
+        found = np.where(self._matches[:, None] > 0, means, self._nearest / self._near[:, None])
         return torch.from_numpy(found).to(self._answers.dtype)
 
 
@@ -83,6 +84,7 @@ def _scan(
     found: NDArray[np.float64],
     matches: NDArray[np.int64],
     nearest: NDArray[np.float64],
+    near: NDArray[np.int64],
     distance: NDArray[np.int64],
 ) -> None:
     """Scan outwards from each answer's top value among the entries of its label, which are sorted by theirs.
@@ -115,9 +117,11 @@ def _scan(
                     break
             if squared <= tolerance:
                 matches[i] += counts[entry]
-                for k in range(classes):
-                    found[i, k] += sums[entry, k]
-            elif matches[i] == 0 and squared < distance[i]:
-                distance[i] = squared
-                for k in range(classes):
-                    nearest[i, k] = sums[entry, k] / counts[entry]
+                found[i] += sums[entry]
+            elif matches[i] == 0 and squared <= distance[i]:
+                if squared < distance[i]:
+                    distance[i] = squared
+                    near[i] = 0
+                    nearest[i] = 0.0
+                near[i] += counts[entry]
+                nearest[i] += sums[entry]

@@ -89,7 +89,7 @@ class AdaptiveKnockoff:
     pool: Data
     queries: int
     rounds: int = 10
-    rate: float = 0.2
+    rate: float = 0.05
     name: ClassVar[str] = "adaptive knockoff"
 
     def __post_init__(self) -> None:
@@ -113,9 +113,8 @@ class AdaptiveKnockoff:
                     reward = _reward(new, answers, Scores(known).probs(self.pool.x[index]).cpu())
                     # The gradient bandit: preferences follow the rewards above their running mean.
                     mean_reward += (float(reward.mean()) - mean_reward) / 2
-                    chances = preference.softmax(dim=0)
                     for action, gained in zip(actions, (reward - mean_reward).tolist(), strict=True):
-                        preference -= self.rate * gained * chances
+                        preference -= self.rate * gained * preference.softmax(dim=0)
                         preference[action] += self.rate * gained
                 chosen, answers = torch.cat([chosen, index]), torch.cat([answers, new])
                 task.advance(len(index))

@@ -1,0 +1,72 @@
+"""Targets: what leaves a guarded model, and that logits are never taken for probabilities."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from modelkeep import Data, Model
+from modelkeep.access import Scores
+from modelkeep.errors import InputError, PredictionError, QueryBudget
+from modelkeep.extract.extraction import extract
+from modelkeep.extract.strategies import Knockoff
+from modelkeep.extract.target import Asked, Guarded, Target, probabilities
+from modelkeep.guard.defences.modelguard_s import ModelGuardS
+from modelkeep.guard.defences.top1 import TopOne
+from modelkeep.training import Recipe
+
+
+def test_a_guarded_model_gives_what_its_defence_lets_out(victim: Model, test_digits: Data) -> None:
+    target = Guarded(victim, TopOne())
+    answers = target.probs(test_digits.x)
+    assert torch.equal(answers.argmax(dim=1), victim.predict(test_digits.x))
+    assert torch.equal(answers, torch.eye(10)[victim.predict(test_digits.x)])
+    assert torch.equal(target.labels(test_digits.x[:5]), victim.predict(test_digits.x[:5]))
+    assert target.queries == len(test_digits) + 5
+
+
+def test_the_state_of_a_defence_belongs_to_the_target(victim: Model, test_digits: Data) -> None:
+    one, two = Guarded(victim, ModelGuardS(1.0)), Guarded(victim, ModelGuardS(1.0))
+    first = one.probs(test_digits.x)
+    assert torch.equal(two.probs(test_digits.x), first)
+    assert torch.equal(one.probs(test_digits.x), first)  # ordered: the same for ever
+    assert sum(one.state.length(label) for label in range(10)) == len(first.unique(dim=0))
+
+
+def test_a_budget_is_refused_before_anything_is_asked(victim: Model, halves: tuple[Data, Data]) -> None:
+    calls: list[int] = []
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        calls.append(len(x))
+        return victim.probs(x)
+
+    asked = Asked(ask, input_shape=(1, 8, 8), classes=10, returns="probabilities", budget=50)
+    targets: list[Target] = [asked, Guarded(victim, TopOne(), budget=50)]
+    for target in targets:
+        with pytest.raises(QueryBudget, match="The budget is 50 queries: 0 are spent, and 60 more"):
+            extract(target, Knockoff(halves[1], 60), test=halves[0], recipe=Recipe(steps=1), seed=0)
+        assert target.queries == 0
+    assert calls == []
+
+
+def test_logits_are_not_taken_for_probabilities(victim: Model, halves: tuple[Data, Data], test_digits: Data) -> None:
+    """What gives a copy at the level of chance elsewhere, without a word."""
+    wrong = Asked(victim.logits, input_shape=(1, 8, 8), classes=10, returns="probabilities")
+    with pytest.raises(PredictionError, match=r"these are no probabilities\. If they are logits, say so"):
+        extract(wrong, Knockoff(halves[1], 60), test=test_digits, seed=0)
+    right = Asked(victim.logits, input_shape=(1, 8, 8), classes=10, returns="logits")
+    torch.testing.assert_close(right.probs(test_digits.x), Scores(victim).probs(test_digits.x))
+    said_wrongly = Asked(victim.probs, input_shape=(1, 8, 8), classes=10, returns="logits")
+    with pytest.raises(PredictionError, match="every row sums to 1: say probabilities"):
+        said_wrongly.probs(test_digits.x)
+    with pytest.raises(InputError, match="'probabilities' or 'logits'"):
+        Asked(victim.probs, input_shape=(1, 8, 8), classes=10, returns="scores")  # type: ignore[arg-type]
+
+
+def test_what_is_no_answer_is_refused() -> None:
+    with pytest.raises(PredictionError, match=r"should give a table of \(2, 3\)"):
+        probabilities(torch.ones(2, 4) / 4, (2, 3))
+    with pytest.raises(PredictionError, match="Row 1 of 2 holds NaN"):
+        probabilities(torch.tensor([[0.5, 0.5], [torch.nan, 0.5]]), (2, 2))
+    with pytest.raises(PredictionError, match=r"Row 0 of 1 holds -0\.1"):
+        probabilities(torch.tensor([[-0.1, 1.1]]), (1, 2))
