@@ -15,7 +15,8 @@ from torch import nn
 
 from modelkeep import Model
 from modelkeep.errors import InputError
-from modelkeep.guard.defences.angle import _linear, turn
+from modelkeep.guard.defences.angle import turn
+from modelkeep.guard.defences.exchange import cheapest
 from modelkeep.guard.defences.gram import gradients_gram
 from modelkeep.guard.defences.mad import MAD
 from modelkeep.guard.grid import ONE, Predictions, Units, budget, distortion, snap
@@ -24,11 +25,10 @@ from modelkeep.guard.untrained import untrained
 Matrix = NDArray[np.float64]
 
 
-def a_gram(random: np.random.Generator, classes: int) -> Matrix:
-    """That of log-softmax gradients: f, the surrogate's own answer, is in its kernel."""
-    jacobian = random.normal(size=(classes, 2 * classes))
-    answer = random.dirichlet(np.ones(classes))
-    rows = jacobian - answer @ jacobian
+def a_gram(random: np.random.Generator, classes: int, rank: int = 50, answer: Matrix | None = None) -> Matrix:
+    """That of log-softmax gradients: f, the surrogate's own `answer`, is in its kernel."""
+    jacobian = random.normal(size=(classes, rank))
+    rows = jacobian - (random.dirichlet(np.ones(classes)) if answer is None else answer) @ jacobian
     return np.asarray(rows @ rows.T)
 
 
@@ -87,7 +87,7 @@ def test_no_vertex_is_better_than_the_best_and_the_greedy_way_is_near_it(classes
         best = cosine(turned(clean, 1.0, gram, exact=classes), clean.units[0], gram)[0]
         moves = int(budget(1.0) - clean.spent[0]) // 2
         vertices = np.stack(
-            [_linear(clean.units[0], clean.labels[0], moves, random.normal(size=classes)) for _ in range(300)]
+            [cheapest(clean.units[0], clean.labels[0], moves, random.normal(size=classes)) for _ in range(300)]
         )
         assert best <= cosine(vertices, clean.units[0], gram).min() + 1e-5
         greedy = turned(clean, 1.0, gram, exact=0)
@@ -120,7 +120,7 @@ def projected(gram: Matrix, clean: Predictions) -> Matrix:
     columns: list[NDArray[np.float64]] = []
     slope = gram @ y
     for _ in range(100):
-        columns.append(_linear(clean.units[0], clean.labels[0], ONE // 2, slope) / ONE)
+        columns.append(cheapest(clean.units[0], clean.labels[0], ONE // 2, slope) / ONE)
         weights, _ = nnls(root @ np.array(columns).T, -root @ y)
         point = weights @ np.array(columns)
         if columns[-1] @ slope > -1e-8 * (y @ gram @ y):
@@ -135,7 +135,7 @@ def test_the_linear_programme_agrees_with_highs() -> None:
         classes = int(random.integers(2, 9))
         clean, cost, share = one(random, classes, 0.5), random.normal(size=classes), float(random.uniform())
         y, top = clean.units[0], clean.labels[0]
-        found = _linear(y, top, int(share * ONE), cost)
+        found = cheapest(y, top, int(share * ONE), cost)
         assert (found == np.round(found)).all()
         assert found.sum() == ONE
         # ŷ and the distances t ≥ |ŷ − y|, in one vector.
@@ -157,7 +157,7 @@ def test_the_linear_programme_agrees_with_highs() -> None:
 @given(
     st.integers(2, 6),
     st.integers(0, 2**32 - 1),
-    st.sampled_from(["drawn", "flat", "certain", "tied", "sparse"]),
+    st.sampled_from(["drawn", "flat", "certain", "tied", "sparse", "the surrogate's"]),
     st.sampled_from([0.0, 1e-6, 1e-3, 0.5, 1.0, 2.0]),
     st.booleans(),
 )
@@ -174,7 +174,9 @@ def test_the_constraints_hold_to_the_unit(classes: int, seed: int, kind: str, ep
         y[random.random(classes) < 0.5] = 0
         y[seed % classes] += 0.1
     clean = snap((y / y.sum())[None])
-    assert_kept(turned(clean, epsilon, a_gram(random, classes), exact=classes if exact else 0), clean, epsilon)
+    own = clean.units[0] / ONE if kind == "the surrogate's" else None
+    gram = a_gram(random, classes, rank=1 + seed % 4, answer=own)
+    assert_kept(turned(clean, epsilon, gram, exact=classes if exact else 0), clean, epsilon)
 
 
 def test_a_defence_of_digits_turns_the_gradients_further_than_the_originals_candidates(small_cnn: Model) -> None:

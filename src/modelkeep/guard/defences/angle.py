@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.guard.compiled import compiled
+from modelkeep.guard.defences.exchange import cheapest
 from modelkeep.guard.defences.vertices import best_vertex
 from modelkeep.guard.grid import ONE, Units
 
@@ -48,10 +49,11 @@ def turn(
         if moves < 1:
             continue
         aim = gram @ y.astype(np.float64)
-        if not y.astype(np.float64) @ aim > 0:  # the surrogate learns nothing from this query: there is no angle
+        size = y.astype(np.float64) @ aim
+        if not size > 0:  # the surrogate learns nothing from this query: there is no angle
             continue
-        lowest = _linear(y, top, moves, aim)
-        if lowest @ aim < 0:
+        lowest = cheapest(y, top, moves, aim)
+        if lowest @ aim < -NONE * size:
             found = _projection(y, top, moves, gram, aim, lowest)
         elif classes <= exact:
             found = best_vertex(y, top, moves, gram, aim)
@@ -64,71 +66,6 @@ def turn(
                 rest -= answers[row, k]
         answers[row, top] = rest
     return answers
-
-
-@compiled
-def _linear(y: NDArray[np.int32], top: int, moves: int, cost: Vector) -> Vector:
-    """The point of P, whole units, where `cost` is least: at most `moves` units change place.
-
-    Given the top's value M it is a greedy exchange; its least cost is convex in M, so bisection finds the best M.
-    """
-    order = np.argsort(cost)
-    out = np.empty(len(y))
-    low, high = 0, min(ONE, y[top] + moves)
-    while low < high:
-        middle = (low + high) // 2
-        here = _exchange(y, top, moves, cost, order, middle, out)
-        if not here < np.inf or _exchange(y, top, moves, cost, order, middle + 1, out) < here:
-            low = middle + 1
-        else:
-            high = middle
-    _exchange(y, top, moves, cost, order, low, out)
-    return out
-
-
-@compiled
-def _exchange(
-    y: NDArray[np.int32], top: int, moves: int, cost: Vector, order: NDArray[np.int64], value: int, out: Vector
-) -> float:
-    """The least cost where the top is `value`, with the point in `out`; infinity where no point of P has it."""
-    rise = value - y[top]  # what the others must give in all
-    given = taken = 0
-    for k in range(len(y)):
-        out[k] = min(y[k], value - 1)  # the top stands strictly above: this much they must give
-        if k != top:
-            given += y[k] - int(out[k])
-    out[top] = value
-    first, last = 0, len(y) - 1
-    while True:
-        while first < len(y) and (order[first] == top or out[order[first]] >= value - 1):
-            first += 1
-        while last >= 0 and (order[last] == top or out[order[last]] <= 0):
-            last -= 1
-        if given - taken > rise:  # the cheapest take what is left over
-            if first == len(y):
-                return np.inf
-            k = order[first]
-            amount = min(given - taken - rise, value - 1 - int(out[k]))
-            out[k] += amount
-            taken += amount
-        elif given - taken < rise:  # the dearest give what is missing
-            if last < 0:
-                return np.inf
-            k = order[last]
-            amount = min(rise - given + taken, int(out[k]))
-            out[k] -= amount
-            given += amount
-        else:
-            spare = moves - max(given, taken)
-            if spare < 0:
-                return np.inf
-            if spare == 0 or first >= last or cost[order[first]] >= cost[order[last]]:
-                return float(cost @ out)
-            amount = min(spare, value - 1 - int(out[order[first]]), int(out[order[last]]))
-            out[order[first]] += amount
-            out[order[last]] -= amount
-            given += amount
-            taken += amount
 
 
 @compiled
@@ -168,7 +105,7 @@ def _descent(
             if cosine >= before - NONE * np.sqrt(size):
                 break
             # Along the gradient of cos, up to a factor. Downhill, a quasi-concave function falls all the way.
-            point = _linear(y, top, moves, square * aim - along * image)
+            point = cheapest(y, top, moves, square * aim - along * image)
     return best
 
 
@@ -190,10 +127,7 @@ def _projection(
         count += 1
         while count > 0:
             used = columns[:count]
-            normal = used @ gram @ used.T
-            for i in range(count):
-                normal[i, i] *= 1 + 1e-13  # a column that depends on others does no harm
-            wanted = np.linalg.solve(normal, -(used @ aim))
+            wanted = _solved(used, gram, -(used @ aim))
             step, leaves = 1.0, -1
             for i in range(count):
                 if wanted[i] <= 0 and weights[i] < step * (weights[i] - wanted[i]):
@@ -204,6 +138,32 @@ def _projection(
             count -= 1
             columns[leaves], weights[leaves] = columns[count].copy(), weights[count]
         slope = aim + gram @ (weights[:count] @ columns[:count])
-        vertex = _linear(y, top, moves, slope)
+        vertex = cheapest(y, top, moves, slope)
+    if count == 0:  # gradients so small that they are lost in rounding
+        return lowest
     found: Vector = weights[:count] @ columns[:count] / weights[:count].sum()
     return found
+
+
+@compiled
+def _solved(used: NDArray[np.float64], gram: NDArray[np.float64], right: Vector) -> Vector:
+    """λ with (used K usedᵀ) λ = right, by elimination: the matrix is positive definite, so in any order."""
+    count = len(used)
+    matrix = np.empty((count, count))
+    for i in range(count):
+        image = gram @ used[i]
+        for j in range(count):
+            matrix[i, j] = used[j] @ image
+    least = 1e-13 * np.diag(matrix)
+    for i in range(count):
+        matrix[i, i] = max(matrix[i, i], least[i])  # a column that depends on others does no harm
+        for j in range(i + 1, count):
+            factor = matrix[j, i] / matrix[i, i]
+            for k in range(i, count):
+                matrix[j, k] -= factor * matrix[i, k]
+            right[j] -= factor * right[i]
+    for i in range(count - 1, -1, -1):
+        for k in range(i + 1, count):
+            right[i] -= matrix[i, k] * right[k]
+        right[i] /= matrix[i, i]
+    return right
