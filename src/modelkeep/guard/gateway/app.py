@@ -89,7 +89,9 @@ def create_app(service: Service) -> FastAPI:
         app.get(f"{path}/ready", responses=_document(schemas.ModelReady, 404) | {503: {"model": schemas.ModelReady}})(
             model_ready
         )
-        app.router.routes.insert(0, Route(f"{path}/infer", infer, methods=["POST"]))  # found first, as asked most
+        app.post(f"{path}/infer", responses=_document(schemas.InferResponse, *REFUSALS))(infer)
+        # FastAPI's route is for the document; this one is found first, and answers without solving dependencies.
+        app.router.routes.insert(0, Route(f"{path}/infer", infer, methods=["POST"]))
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(Exception, _failed)

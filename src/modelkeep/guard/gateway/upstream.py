@@ -15,7 +15,7 @@ import orjson
 
 from modelkeep.errors import MissingExtra, PredictionError
 from modelkeep.guard.gateway.backend import Probabilities, softmax
-from modelkeep.guard.gateway.refusals import Malformed, Unavailable
+from modelkeep.guard.gateway.refusals import Refusal, Unavailable
 from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON
 from modelkeep.guard.protocol.tensors import Array, TensorSpec, datatype_of, from_bytes, from_numbers
 
@@ -66,7 +66,7 @@ class UpstreamBackend:
         response = await self._ask("POST", f"{self._path}/infer", content, headers)
         try:
             array = self._read(response, len(rows))
-        except (PredictionError, Malformed, orjson.JSONDecodeError, LookupError, TypeError, ValueError) as error:
+        except (PredictionError, Refusal, LookupError, TypeError, ValueError, AttributeError) as error:
             # The reason may quote what came, so it goes to our log and no further.
             raise PredictionError(f"The upstream's answer cannot be used: {error}") from error
         return softmax(array) if self.gives == "logits" else array
