@@ -46,6 +46,8 @@ REGISTRY = (
     "modelkeep.extract.studies.tables:EXTRACTION_DRAWINGS",
     "modelkeep.extract.studies.budgets:FIGURE_3",
     "modelkeep.extract.studies.budgets:FIGURE_4",
+    "modelkeep.extract.studies.quantisation:TABLE_6",
+    "modelkeep.extract.studies.quantisation:NEVER_CLEAN",
     "modelkeep.extract.studies.utility:DETECTION",
     "modelkeep.extract.studies.utility:GROWTH",
     "modelkeep.extract.studies.utility:TIMES",

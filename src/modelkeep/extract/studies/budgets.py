@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from modelkeep.extract.studies.arrangement import MNIST
 from modelkeep.extract.studies.plans import planned
@@ -96,8 +97,8 @@ def quantised(result: StudyResult) -> PaperCurves:
         counted = values(bare, epsilon=epsilon)
         stolen = values(result.records, attack=PBAYES, epsilon=epsilon)
         if counted:
-            distance = Estimate(*stolen[0]["distance"]) if stolen else None
-            points.append((counted[0]["different answers"], _accuracy(result, PBAYES, GUARD_S, epsilon), distance))
+            apart = Estimate(*stolen[0]["distance"]) if stolen else None
+            points.append((counted[0]["different answers"], _accuracy(result, PBAYES, GUARD_S, epsilon), apart))
     points.sort(key=lambda point: point[0])
     accuracy, distance = tuple(point[1] for point in points), tuple(point[2] for point in points)
     return PaperCurves(
@@ -122,9 +123,9 @@ def _monotone(curve: Curve, sign: int, says: str) -> Claim:
     known = [point for point in curve if point is not None]
     if len(known) < len(curve) or len(known) < 2:
         return Claim(says, "a trial is missing.", None)
-    first, last = (known[0], known[-1]) if sign > 0 else (known[-1], known[0])
-    pairs = zip(known, known[1:], strict=False) if sign > 0 else zip(known[1:], known, strict=False)
-    against = sum(a.low > b.high for a, b in pairs)
+    rising = known if sign > 0 else known[::-1]
+    against = sum(a.low > b.high for a, b in pairwise(rising))
+    first, last = rising[0], rising[-1]
     told = f"{known[0].value:.3f} to {known[-1].value:.3f}; {against} of {len(known) - 1} steps go the other way."
     return Claim(
         says, told, True if first.high < last.low and not against else False if first.low > last.high else None

@@ -27,8 +27,8 @@ from modelkeep.training import Objective, Recipe, fit
 class Plan:
     """Every setting of a size: of the target, of the thief's queries and of his training. Plain JSON values.
 
-    `network` is the target's and the thief's, `surrogate` MAD's; `samples` is K of equation 21; `shadows` the number of D-DAE's shadow models, `shadowing` and `restoring` how they
-    and its restorer are trained.
+    `network` is the target's and the thief's, `surrogate` MAD's; `samples` is K of equation 21; `shadows` is the number
+    of D-DAE's shadow models, `shadowing` and `restoring` how they and its restorer are trained.
     """
 
     network: str

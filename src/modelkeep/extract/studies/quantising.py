@@ -58,3 +58,21 @@ def auroc(positive: torch.Tensor, negative: torch.Tensor) -> float:
     ranks = rankdata(np.concatenate([positive.numpy(), negative.numpy()]))
     n, m = len(positive), len(negative)
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def bound(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
+    """Lemma 2's bound for the thief's queries, and the squared error of the best recovery there could be.
+
+    That knows every clean prediction and answers with the mean of all that gave the same answer.
+    """
+    from modelkeep.guard.information import information_bound
+
+    mine = owner(task, plan, seed)
+    guarded, asked = Guarded(mine.target, standing(defence, epsilon, mine)), mine.asked
+    answers, clean = guarded.probs(asked).numpy(), mine.clean(asked).cpu().double().numpy()
+    _, group = np.unique(answers, axis=0, return_inverse=True)
+    sums = np.zeros((group.max() + 1, clean.shape[1]))
+    np.add.at(sums, group, clean)
+    means = sums / np.bincount(group)[:, None]
+    error = float(((clean - means[group]) ** 2).sum(axis=1).mean())
+    return {"bound": information_bound(clean, group), "error": error, "n": len(clean)}

@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+import torch
 
 from modelkeep.extract.studies.owner import owner
 from modelkeep.extract.studies.standing import standing
@@ -25,7 +26,7 @@ def respond(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
     stateful = guarded.state is not None
     guarded.probs(mine.asked if stateful else mine.asked[:8])  # also compiles what is compiled
     taken = []
-    for x in mine.data.test.x[:REPEATED].split(1):
+    for x in torch.split(mine.data.test.x[:REPEATED], 1):
         begun = perf_counter()
         guarded.probs(x)
         taken.append(1000 * (perf_counter() - begun))

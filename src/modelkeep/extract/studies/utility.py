@@ -11,7 +11,7 @@ from modelkeep.extract.studies.printed import DEFENCES, GUARD_S, GUARD_W, MAD, N
 from modelkeep.extract.studies.quantising import detect, grow
 from modelkeep.extract.studies.timing import respond
 from modelkeep.results import Estimate
-from modelkeep.study.paper import Cell, Claim, PaperCurves, PaperStudy, PaperTable, Size, values
+from modelkeep.study.paper import Cell, Claim, Curve, PaperCurves, PaperStudy, PaperTable, Size, values
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial
 
@@ -59,9 +59,7 @@ def detected(result: StudyResult) -> PaperCurves:
     )
 
 
-def _at_least(
-    series: dict[str, tuple[Estimate | None, ...]], budgets: tuple[float, ...], until: float, least: float, says: str
-) -> Claim:
+def _at_least(series: dict[str, Curve], budgets: tuple[float, ...], until: float, least: float, says: str) -> Claim:
     """For how many targets the curve stays up: holds for all, or for most of them where the paper says most."""
     told, kept = [], []
     for task, curve in series.items():
@@ -96,7 +94,9 @@ def grown(result: StudyResult) -> PaperCurves:
         if record.state == "done"
     }
     queries = tuple(map(float, next(iter(found.values()))["queries"])) if found else (0.0,)
-    series = {name: tuple(_exact(count, 1) for count in value["centroids"]) for name, value in found.items()}
+    series: dict[str, Curve] = {
+        name: tuple(_exact(count, 1) for count in value["centroids"]) for name, value in found.items()
+    }
     early = {
         name: value["centroids"][len(queries) // 2] / max(value["centroids"][-1], 1)
         for name, value in found.items()
