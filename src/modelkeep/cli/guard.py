@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from modelkeep.cli import guard_keys
+from modelkeep.cli.guard_demo import demo
 
 if TYPE_CHECKING:
     from modelkeep.guard.gateway.assemble import Planned
@@ -20,9 +21,11 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     help="Serve a model so that a thief gets little: a gateway that speaks the Open Inference Protocol v2 (REST and "
     "gRPC), in front of your model or of a server that has it.\n\n"
-    "Start with `modelkeep guard keys add alice` and `modelkeep guard serve model.safetensors`.",
+    "See what it does with `modelkeep guard demo`. Then `modelkeep guard keys add alice` and "
+    "`modelkeep guard serve model.safetensors`.",
 )
 app.add_typer(guard_keys.app, name="keys")
+app.command(epilog="Example: modelkeep guard demo --queries 1000")(demo)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
