@@ -53,7 +53,7 @@ def tiny() -> dict[str, Any]:
     short = Recipe(epochs=6, batch_size=64, learning_rate=Linear(5e-3, 0.0)).to_json()
     return replace(
         SMALL, examples=600, tested=200, training=short, queries=150, seeds=60, stealing=short, shadows=1, samples=3,
-        shadowing=short,
+        shadowing=short, restoring=short,
     ).to_json()  # fmt: skip
 
 
