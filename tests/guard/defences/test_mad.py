@@ -44,8 +44,7 @@ def one(random: np.random.Generator, classes: int, concentration: float) -> Pred
 
 
 def turned(predictions: Predictions, epsilon: float, gram: Matrix, exact: int) -> Units:
-    allowed, query = predictions.allowed(epsilon), np.zeros(1, dtype=np.int64)
-    return turn(predictions.units, predictions.labels, allowed, gram[None], query, exact)
+    return turn(predictions.units, predictions.labels, predictions.allowed(epsilon), gram, exact)
 
 
 def assert_kept(answers: Units, predictions: Predictions, epsilon: float) -> None:
@@ -187,7 +186,7 @@ def test_a_defence_of_digits_turns_the_gradients_further_than_the_originals_cand
     assert_kept(answers, clean, 1.0)
     assert (distortion(answers, clean.units) > 0).all()
     for row in range(12):
-        gram, y, label = gradients_gram(surrogate, x[[row]])[0], clean.units[row], clean.labels[row]
+        gram, y, label = gradients_gram(surrogate, x[[row]]), clean.units[row], clean.labels[row]
         found = cosine(answers[[row]], y, gram)[0]
         for k in range(4):
             shares = np.linspace(0, 1, 201)[:, None]
@@ -197,14 +196,14 @@ def test_a_defence_of_digits_turns_the_gradients_further_than_the_originals_cand
             assert found <= cosine(points[near], y, gram).min() + 1e-5
 
 
-def test_the_same_queries_in_another_order_get_the_same_answers(small_cnn: Model) -> None:
+def test_the_same_query_gets_the_same_answer_whatever_else_is_asked(small_cnn: Model) -> None:
     random = np.random.default_rng(1)
-    predictions, x = random.dirichlet(np.full(4, 0.5), size=150), torch.rand(75, 1, 8, 8)
-    which = random.integers(0, 75, size=150)  # several predictions for one query
+    predictions, x = random.dirichlet(np.full(4, 0.5), size=40), torch.rand(20, 1, 8, 8)
+    which = random.integers(0, 20, size=40)  # several predictions for one query
     answers = MAD(small_cnn)(snap(predictions), None, x[which])
-    for row in range(0, 150, 10):
+    for row in range(40):
         alone = MAD(small_cnn)(snap(predictions[[row]]), None, x[[which[row]]])
-        assert distortion(alone, answers[[row]])[0] < 1e-4 * ONE  # up to the float noise of another batch size
+        np.testing.assert_array_equal(alone[0], answers[row])
 
 
 def test_where_no_gradient_is_there_is_no_angle() -> None:

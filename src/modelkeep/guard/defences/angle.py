@@ -23,19 +23,15 @@ from modelkeep.guard.grid import ONE, Units
 
 Vector = NDArray[np.float64]
 NONE = 1e-9  # a gain this small, of a cosine, is none
+ROUNDING = 1e-12  # a squared length below this share of the longest gradient's is none
 STARTS = 8  # of MAD's own candidates, how many are improved
 
 
 @compiled
 def turn(
-    units: Units,
-    labels: NDArray[np.int64],
-    allowed: NDArray[np.int64],
-    grams: NDArray[np.float64],
-    query: NDArray[np.int64],
-    exact: int,
+    units: Units, labels: NDArray[np.int64], allowed: NDArray[np.int64], gram: NDArray[np.float64], exact: int
 ) -> Units:
-    """Per row the answer within the ℓ1 distance `allowed` whose gradient turns most; `grams[query[row]]` is its Gram.
+    """Per row the answer to one query, `gram` its Gram matrix, within the ℓ1 distance `allowed` that turns most.
 
     Up to `exact` classes the answer is optimal up to the grid; above it is where the gradient turns by a right angle
     or more, and otherwise a vertex that no linear step improves.
@@ -45,12 +41,13 @@ def turn(
     for row in range(len(units)):
         # Taking fractions of units off the others moves each by less than one, and the top by less than their number.
         moves = (allowed[row] - 2 * classes) // 2
-        y, top, gram = units[row], labels[row], grams[query[row]]
+        y, top = units[row], labels[row]
         if moves < 1:
             continue
         aim = gram @ y.astype(np.float64)
         size = y.astype(np.float64) @ aim
-        if not size > 0:  # the surrogate learns nothing from this query: there is no angle
+        # Where the surrogate would learn nothing from the clean answer there is no angle, only rounding.
+        if not size > ROUNDING * ONE * ONE * np.diag(gram).max():
             continue
         lowest = cheapest(y, top, moves, aim)
         if lowest @ aim < -NONE * size:
@@ -139,9 +136,10 @@ def _projection(
             columns[leaves], weights[leaves] = columns[count].copy(), weights[count]
         slope = aim + gram @ (weights[:count] @ columns[:count])
         vertex = cheapest(y, top, moves, slope)
-    if count == 0:  # gradients so small that they are lost in rounding
+    total = weights[:count].sum()
+    if not 0 < total < np.inf:  # angles that are lost in rounding
         return lowest
-    found: Vector = weights[:count] @ columns[:count] / weights[:count].sum()
+    found: Vector = weights[:count] @ columns[:count] / total
     return found
 
 

@@ -14,8 +14,6 @@ from modelkeep.guard.defences.inputs import queries
 from modelkeep.guard.grid import Predictions, Units, budget
 from modelkeep.model import Model
 
-AT_ONCE = 64  # queries whose Gram matrices are in memory together
-
 
 @dataclass(frozen=True)
 class MAD:
@@ -44,17 +42,15 @@ class MAD:
 
     def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
         asked = queries("MAD", self.surrogate, predictions, inputs)
-        if len(predictions) == 0:
-            return predictions.units
-        # Whoever tries many predictions for one query, as an adaptive thief does, pays for its gradients once.
-        seen: dict[bytes, int] = {}
-        query = np.array([seen.setdefault(one.tobytes(), len(seen)) for one in asked.cpu().numpy()])
-        first = np.unique(query, return_index=True)[1]
+        # Each query by itself, so that its answer does not depend on the others; and once, for whoever tries many
+        # predictions with it, as an adaptive thief does.
+        rows: dict[bytes, list[int]] = {}
+        for row, query in enumerate(asked.cpu().numpy()):
+            rows.setdefault(query.tobytes(), []).append(row)
         allowed = predictions.allowed(self.epsilon)
         answers = np.empty_like(predictions.units)
-        for start in range(0, len(first), AT_ONCE):
-            grams = gradients_gram(self.surrogate, asked[first[start : start + AT_ONCE]])
-            rows = np.flatnonzero((start <= query) & (query < start + AT_ONCE))
-            units, labels = predictions.units[rows], predictions.labels[rows]
-            answers[rows] = turn(units, labels, allowed[rows], grams, query[rows] - start, self.exact)
+        for same in rows.values():
+            gram = gradients_gram(self.surrogate, asked[same[:1]])
+            units, labels = predictions.units[same], predictions.labels[same]
+            answers[same] = turn(units, labels, allowed[same], gram, self.exact)
         return answers

@@ -17,6 +17,8 @@ from modelkeep.guard.untrained import untrained
 from modelkeep.model import Model
 from modelkeep.training import Recipe, Step, fit
 
+NEGLIGIBLE = 1e-12  # a share of misinformation too small to move an answer on the grid
+
 
 @dataclass(frozen=True)
 class AdaptiveMisinformation:
@@ -46,16 +48,21 @@ class AdaptiveMisinformation:
 
     def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
         asked = queries("Adaptive misinformation", self.misinformation, predictions, inputs)
-        if len(predictions) == 0:
-            return predictions.units
-        return self.mixed(predictions, self.misinformation.probs(asked).double().cpu().numpy())
+        misled = predictions.units / ONE
+        # Each query by itself, so that its answer does not depend on the others.
+        for row in np.flatnonzero(self.share(predictions) > NEGLIGIBLE):
+            misled[row] = self.misinformation.probs(asked[[row]])[0].double().cpu().numpy()
+        return self.mixed(predictions, misled)
+
+    def share(self, predictions: Predictions) -> NDArray[np.float64]:
+        """α, the share of misinformation in each answer, (n,)."""
+        with np.errstate(over="ignore"):  # exp(ν …) = ∞ is right: α = 0
+            return np.asarray(1 / (1 + np.exp(self.nu * (predictions.units.max(axis=1) / ONE - self.threshold))))
 
     def mixed(self, predictions: Predictions, misled: NDArray[np.float64]) -> Units:
         """The answers where the misinformation model says `misled: (n, classes)`."""
-        clean = predictions.units / ONE
-        with np.errstate(over="ignore"):  # exp(ν …) = ∞ is right: α = 0
-            alpha = 1 / (1 + np.exp(self.nu * (clean.max(axis=1, keepdims=True) - self.threshold)))
-        return snap((1 - alpha) * clean + alpha * misled).units
+        alpha = self.share(predictions)[:, None]
+        return snap((1 - alpha) * (predictions.units / ONE) + alpha * misled).units
 
 
 def reverse_cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
