@@ -16,12 +16,14 @@ from fastapi import FastAPI
 
 from browser import chromium
 from guard.gateway.gateways import Running, small_service
+from guard.gateway.processes import Gateway, question, settings
 from modelkeep.errors import GuardError, StoreUnavailable
 from modelkeep.guard.gateway.dashboard import mount
 from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.overview import Fidelity
 from modelkeep.guard.gateway.principals import add_key
 from modelkeep.guard.gateway.traffic import Traffic
+from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Principal, Store
 
 CURVE = {"queries": [100, 1000], "fidelity": [0.4, 0.8]}
@@ -92,6 +94,25 @@ def test_counts_are_those_of_the_traffic(dashboard: Dashboard) -> None:
     assert alice["suspicion"]["queries"] == 550
     assert bob["suspicion"]["verdict"] == "inconclusive (too few queries)"
     assert [one["name"] for one in told["principals"]] == ["alice", "bob"]  # the operator asks no model
+
+
+def test_the_served_gateway_has_it(tmp_path: Path) -> None:
+    """`modelkeep guard serve` with a curve in its settings."""
+    config = settings(tmp_path)
+    (tmp_path / "curve.json").write_text(json.dumps(CURVE))
+    config.write_text(config.read_text() + '[dashboard]\nfidelity_curve = "curve.json"\n')
+    store = SqliteStore(tmp_path / "state.sqlite3")
+    operator = add_key(store, Principal("operator", None, None))
+    alice = add_key(store, Principal("alice", None, None))
+    store.close()
+    with Gateway(config) as gateway:
+        body = question([[0.1, 0.2, 0.3, 0.4]])
+        url = f"{gateway.url}/v2/models/slow/infer"
+        assert httpx.post(url, json=body, headers={"Authorization": f"Bearer {alice}"}, timeout=60).status_code == 200
+        told = httpx.get(f"{gateway.url}/dashboard/data", headers={"Authorization": f"Bearer {operator}"}, timeout=60)
+        assert told.json()["answered"] == 1
+        assert told.json()["thief"]["words"] == "less than 40%"
+        assert told.json()["principals"][0]["suspicion"]["queries"] == 1
 
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard/data"])

@@ -17,6 +17,7 @@ from modelkeep.guard.gateway.app import create_app
 from modelkeep.guard.gateway.assemble import Planned, assembled
 from modelkeep.guard.gateway.chosen import private
 from modelkeep.guard.gateway.config import Config, opened
+from modelkeep.guard.gateway.dashboard import mount
 from modelkeep.guard.gateway.grpc_service import create_server
 from modelkeep.guard.gateway.metrics import CONTENT_TYPE
 from modelkeep.guard.gateway.service import Service
@@ -57,6 +58,8 @@ async def _run(plan: Planned, store: Store, listener: socket.socket, ready: Call
     service = await assembled(plan, store)
     app = create_app(service)
     _add_metrics(app, service)
+    curve = config.dashboard.fidelity_curve
+    mount(app, service, None if curve is None else config.at(curve))
     rest = _Rest(
         uvicorn.Config(
             app,
