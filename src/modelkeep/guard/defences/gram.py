@@ -88,7 +88,7 @@ def _known(layer: nn.Module) -> bool:
 
 
 def _part(layer: nn.Module, given: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
-    """A layer's part of G Gᵀ from its input `given: (1, ...)` and the gradients of its output, `back: (classes, ...)`."""
+    """A layer's part of G Gᵀ from its input `given: (1, ...)` and its output's gradients `back: (classes, ...)`."""
     if isinstance(layer, nn.Linear):  # each gradient is back ⊗ given, and back for the bias
         return _gram(back) * (given.double().square().sum() + (layer.bias is not None))
     places = back.flatten(2) if back.ndim > 2 else back[..., None]  # (classes, channels, places)
