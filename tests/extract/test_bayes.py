@@ -44,7 +44,7 @@ def distance(recovered: torch.Tensor, knowledge: Knowledge) -> float:
 
 def test_the_grid_of_the_simplex_is_complete() -> None:
     grid = simplex_grid(3, 4)
-    assert len(grid.unique(dim=0)) == len(grid) == 15
+    assert len(torch.unique(grid, dim=0)) == len(grid) == 15
     assert torch.equal(grid.sum(dim=1), torch.ones(15))
     assert torch.equal((grid * 4).round(), grid * 4)
 

@@ -30,7 +30,7 @@ def test_the_state_of_a_defence_belongs_to_the_target(victim: Model, test_digits
     first = one.probs(test_digits.x)
     assert torch.equal(two.probs(test_digits.x), first)
     assert torch.equal(one.probs(test_digits.x), first)  # ordered: the same for ever
-    assert sum(one.state.length(label) for label in range(10)) == len(first.unique(dim=0))
+    assert sum(one.state.length(label) for label in range(10)) == len(torch.unique(first, dim=0))
 
 
 def test_a_budget_is_refused_before_anything_is_asked(victim: Model, halves: tuple[Data, Data]) -> None:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.guard.compiled import compiled
-from modelkeep.guard.grid import ONE
+from modelkeep.guard.grid import ONE, Units
 
 FAR = np.iinfo(np.int64).max
 
@@ -57,12 +57,12 @@ class Lookup:
         return torch.from_numpy(found).to(self._answers.dtype)
 
 
-def _units(predictions: torch.Tensor) -> NDArray[np.int64]:
-    units: NDArray[np.int64] = (predictions.double() * ONE).round().long().numpy()
+def _units(predictions: torch.Tensor) -> Units:
+    units: Units = (predictions.double() * ONE).round().int().numpy()
     return units
 
 
-def _merged(units: NDArray[np.int64], clean: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _merged(units: Units, clean: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Each different row once, with the sum of its clean predictions and their number: quantisers give few."""
     rows = np.ascontiguousarray(units).view(f"V{units.itemsize * units.shape[1]}").ravel()
     _, first, group = np.unique(rows, return_index=True, return_inverse=True)
@@ -73,13 +73,13 @@ def _merged(units: NDArray[np.int64], clean: NDArray[Any]) -> tuple[NDArray[Any]
 
 @compiled
 def _scan(
-    answers: NDArray[np.int64],
+    answers: Units,
     labels: NDArray[np.int64],
     tolerance: int,
-    units: NDArray[np.int64],
+    units: Units,
     sums: NDArray[np.float64],
     counts: NDArray[np.int64],
-    tops: NDArray[np.int64],
+    tops: NDArray[np.int32],
     starts: NDArray[np.int64],
     found: NDArray[np.float64],
     matches: NDArray[np.int64],
@@ -106,12 +106,12 @@ def _scan(
                 entry = above
                 above += 1
             limit = tolerance if matches[i] > 0 else max(tolerance, distance[i])
-            gap = tops[entry] - top
+            gap = np.int64(tops[entry]) - top
             if gap * gap > limit:
                 break
             squared = 0
             for k in range(classes):
-                apart = units[entry, k] - answers[i, k]
+                apart = np.int64(units[entry, k]) - answers[i, k]
                 squared += apart * apart
                 if squared > limit:
                     break
