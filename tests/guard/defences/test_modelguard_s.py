@@ -221,7 +221,8 @@ def test_unordered_answers_are_the_nearest_centroids(seed: int, epsilon: float) 
     defence = Unordered(epsilon)
     state = defence.initial(4)
     for row in range(len(predictions)):
-        one = Predictions(*(part[row : row + 1] for part in (predictions.units, predictions.labels, predictions.spent)))
+        this = slice(row, row + 1)
+        one = Predictions(predictions.units[this], predictions.labels[this], predictions.spent[this])
         answer = defence(one, state)
         distances = distortion(state.rows(int(one.labels[0])), one.units[0])
         assert distortion(answer, one.units)[0] == distances.min() <= one.allowed(epsilon)[0]
