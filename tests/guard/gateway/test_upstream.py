@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import httpcore
 import httpx
 import numpy as np
 import orjson
@@ -24,10 +25,25 @@ GOOD: dict[str, Any] = {"name": "y", "shape": [2, 4], "datatype": "FP32", "data"
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
+class Network:
+    """A pool of connections to a function."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.handler = handler
+
+    async def request(self, method: str, url: str, *, headers: Any, content: Any, extensions: Any) -> httpcore.Response:
+        said = self.handler(httpx.Request(method, url, headers=headers, content=content))
+        response = httpcore.Response(said.status_code, headers=said.headers.raw, content=said.content)
+        response.read()
+        return response
+
+    async def aclose(self) -> None:
+        pass
+
+
 def backend(handler: Handler, gives: Any = "logits") -> UpstreamBackend:
-    """A backend whose network is a function."""
-    made = UpstreamBackend("http://up", "m", input="x", output=TensorSpec("y", "FP32", (4,)), gives=gives)
-    made._client = httpx.AsyncClient(base_url="http://up", transport=httpx.MockTransport(handler))
+    made = UpstreamBackend("http://up/", "m", input="x", output=TensorSpec("y", "FP32", (4,)), gives=gives)
+    made._pool = Network(handler)  # type: ignore[assignment]
     return made
 
 
@@ -125,7 +141,9 @@ def test_nan_in_binary_data_is_an_error() -> None:
         ask(says(header + bytes(32), length="x"))
 
 
-@pytest.mark.parametrize("failure", [httpx.ConnectError("refused"), httpx.ReadTimeout("slow")], ids=["down", "slow"])
+@pytest.mark.parametrize(
+    "failure", [httpcore.ConnectError("refused"), httpcore.ReadTimeout("slow")], ids=["down", "slow"]
+)
 def test_a_server_that_cannot_be_reached_is_unavailable(failure: Exception) -> None:
     def handler(_: httpx.Request) -> httpx.Response:
         raise failure
@@ -157,3 +175,25 @@ def test_a_gateway_in_front_of_a_gateway_gives_its_answers(tmp_path_factory: pyt
             assert httpx.get(f"{outer.url}/v2/health/ready").status_code == 200
             inner.service.draining = True
             assert httpx.get(f"{outer.url}/v2/health/ready").status_code == 503
+
+
+def test_a_dead_port_and_a_server_that_speaks_no_http_are_unavailable() -> None:
+    async def asked() -> None:
+        async def babble(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"220 mail.example.org ESMTP\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(babble, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        for close in (False, True):
+            if close:
+                server.close()
+                await server.wait_closed()
+            output = TensorSpec("y", "FP32", (4,))
+            upstream = UpstreamBackend(f"http://127.0.0.1:{port}", "m", input="x", output=output, timeout=5)
+            with pytest.raises(Unavailable):
+                await upstream.predict(ROWS)
+            assert not await upstream.ready()
+            await upstream.close()
+
+    asyncio.run(asked())
