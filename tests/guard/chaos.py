@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Coroutine
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 from guard.postgres_server import PostgresServer
-
 from modelkeep.guard.grid import ONE, budget, distortion, snap
 from modelkeep.guard.store.postgres import PostgresStore
 
@@ -95,9 +95,9 @@ class Replica:
 class Chaos:
     """The clients' side: what was asked, and the first answer that each query got."""
 
-    def __init__(self, queries: int, batch: int, replicas: list[Replica], seed: int) -> None:
+    def __init__(self, queries: int, batch: int, replicas: list[Replica], kinds: int, seed: int) -> None:
         self.wanted, self.batch, self.replicas = queries, batch, replicas
-        self.pool = pool(np.random.default_rng(seed))
+        self.pool = pool(np.random.default_rng(seed), kinds)
         self.x = np.log(np.maximum(self.pool, 1e-12)).astype(np.float32)
         self.first: dict[int, bytes] = {}
         self.told = Told()
@@ -140,10 +140,10 @@ class Chaos:
         self.told.requests += 1
         return True
 
-    async def killer(self, pause: tuple[float, float]) -> None:
+    async def killer(self, pause: tuple[float, float], kills: int | None) -> None:
         """`kill -9` of a random replica that answers, again and again; each is started again at once."""
         random = np.random.default_rng(23)
-        while True:
+        while kills is None or self.told.replicas_killed < kills:
             await asyncio.sleep(random.uniform(*pause))
             if not (up := [replica for replica in self.replicas if replica.answered]):
                 continue
@@ -181,16 +181,17 @@ class Chaos:
         self.told.centroids = sum(map(len, logs.values()))
 
 
-def pool(random: np.random.Generator) -> NDArray[np.float64]:
+def pool(random: np.random.Generator, kinds: int) -> NDArray[np.float64]:
     """Predictions of every kind: flat, peaked, tied, and at exactly the budget's distance from others."""
-    flat = random.dirichlet(np.ones(CLASSES), 6000)
-    peaked = random.dirichlet(np.full(CLASSES, 0.1), 6000)
-    moved = flat[:2000].copy()
+    rows = np.arange(kinds // 3)
+    flat = random.dirichlet(np.ones(CLASSES), kinds)
+    peaked = random.dirichlet(np.full(CLASSES, 0.1), kinds)
+    moved = flat[rows].copy()
     top, second = np.argsort(moved, axis=1)[:, -1], np.argsort(moved, axis=1)[:, 0]
-    give = np.minimum(EPSILON / 2, moved[np.arange(2000), top])
-    moved[np.arange(2000), top] -= give
-    moved[np.arange(2000), second] += give
-    tied = flat[2000:3000].copy()
+    give = np.minimum(EPSILON / 2, moved[rows, top])
+    moved[rows, top] -= give
+    moved[rows, second] += give
+    tied = flat[-len(rows) // 2 :].copy()
     tied[:, :2] = tied.max(axis=1, keepdims=True)
     every = np.concatenate([flat, peaked, moved, tied / tied.sum(axis=1, keepdims=True)]) + 1e-9
     return np.asarray(every / every.sum(axis=1, keepdims=True))
@@ -203,7 +204,9 @@ def run(
     replicas: int = 3,
     batch: int = 64,
     pause: tuple[float, float] = (2.0, 5.0),
+    kills: int | None = None,
     restarts: int = 2,
+    kinds: int = 6000,
     fsync: bool = True,
     seed: int = 0,
 ) -> Told:
@@ -212,9 +215,9 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         fleet = [Replica(Path(folder), server.dsn) for _ in range(replicas)]
         try:
-            chaos = Chaos(queries, batch, fleet, seed)
+            chaos = Chaos(queries, batch, fleet, kinds, seed)
             start = time.monotonic()
-            asyncio.run(_all(chaos, server, clients, pause, restarts))
+            asyncio.run(_all(chaos, server, clients, chaos.killer(pause, kills), restarts))
             chaos.told.seconds = round(time.monotonic() - start, 1)
             store = PostgresStore(server.dsn)
             chaos.check(store, _epoch(fleet[0]))
@@ -228,10 +231,12 @@ def run(
             server.close()
 
 
-async def _all(chaos: Chaos, server: PostgresServer, clients: int, pause: tuple[float, float], restarts: int) -> None:
+async def _all(
+    chaos: Chaos, server: PostgresServer, clients: int, killer: Coroutine[None, None, None], restarts: int
+) -> None:
     asking = [asyncio.create_task(chaos.client(number)) for number in range(clients)]
     restarting = asyncio.create_task(chaos.restarter(server, restarts))
-    killing = asyncio.create_task(chaos.killer(pause))
+    killing = asyncio.create_task(killer)
     progress = asyncio.create_task(_progress(chaos))
     await asyncio.gather(*asking)
     for task in (restarting, killing, progress):
