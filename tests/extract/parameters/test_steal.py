@@ -29,12 +29,13 @@ GUARDS: tuple[Defence, ...] = (ModelGuardS(1.0), ModelGuardS(0.05), ModelGuardW(
 def drawn_network(seed: int, width: int, units: int, classes: int, dtype: torch.dtype = torch.float64) -> Model:
     """A random network whose units all switch within two steps of the origin."""
     random = torch.Generator().manual_seed(seed)
-    module = nn.Sequential(nn.Linear(width, units), nn.ReLU(), nn.Linear(units, classes)).double()
+    hidden = nn.Linear(width, units)
+    module = nn.Sequential(hidden, nn.ReLU(), nn.Linear(units, classes)).double()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=random, dtype=torch.float64) / width**0.5)
-        length = module[0].weight.norm(dim=1)
-        module[0].bias.copy_(length * (4 * torch.rand(units, generator=random, dtype=torch.float64) - 2))
+        away = 4 * torch.rand(units, generator=random, dtype=torch.float64) - 2
+        hidden.bias.copy_(hidden.weight.norm(dim=1) * away)
     return Model(module.to(dtype), input_shape=(width,), classes=classes, bounds=None)
 
 
@@ -105,7 +106,8 @@ def test_kinks_of_a_known_line() -> None:
     bends = np.array([[1.0, -1.0, 0.0], [0.5, 1.0, -1.5], [-2.0, 1.0, 1.0], [0.01, -0.01, 0.0]])
 
     def ask(t: Array) -> Array:
-        return np.maximum(t[:, None] - places, 0) @ bends + np.stack([t, -t, 0 * t], axis=1)
+        bent: Array = np.maximum(t[:, None] - places, 0) @ bends
+        return bent + np.stack([t, -t, 0 * t], axis=1)
 
     found = kinks(ask, reach=10, noise=1e-15, most=8)
     np.testing.assert_allclose(found.at, places, atol=1e-9)
@@ -134,7 +136,7 @@ def regression(seed: int) -> Model:
     return Model(nn.Linear(6, 4).double(), input_shape=(6,), classes=4)
 
 
-@given(st.integers(0, 10**6), st.sampled_from([ModelGuardS(0.3), ModelGuardW(0.3), ModelGuardW(1.0)]))
+@given(st.integers(0, 10**6), st.sampled_from([ModelGuardS(0.3), ModelGuardW(0.3), ModelGuardW(1.0), Rounding(1)]))
 def test_lemma_one_holds_with_numbers(seed: int, defence: Defence) -> None:
     model = regression(seed)
     queries = 3 * torch.randn(7, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -168,7 +170,7 @@ def test_lemma_ones_smoothness_is_one() -> None:
     largest = 0.0
     for seed in range(20):
         weights = 0.1 * seed * torch.randn(28, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        hessian = torch.autograd.functional.hessian(loss, weights)
+        hessian = torch.func.hessian(loss)(weights)
         largest = max(largest, float(torch.linalg.eigvalsh(hessian)[-1]))
     assert smoothness / 4 < largest <= smoothness * (1 + 1e-12)
 

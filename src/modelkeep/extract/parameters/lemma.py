@@ -17,6 +17,7 @@ from torch import nn
 from modelkeep import plots
 from modelkeep.errors import InputError
 from modelkeep.extract.target import Target
+from modelkeep.guard.grid import ONE
 from modelkeep.model import Model
 from modelkeep.results import Result, measured
 
@@ -75,9 +76,9 @@ def lemma_one(target: Target, owner: Model, queries: torch.Tensor) -> Distance:
             f"{width + 1} queries, one more than inputs, determine the weights exactly. Got {len(queries)}."
         )
     with measured(0, model=owner.fingerprint()) as provenance:
-        answers = target.probs(queries).double().cpu()
-        if not (answers > 0).all():
-            raise InputError("An answer holds a probability of 0, which no softmax regression gives: none fits it.")
+        # No softmax gives 0, so the thief reads one as half of the smallest confidence that can be answered.
+        heard = target.probs(queries).double().cpu().clamp_min(0.5 / ONE)
+        answers = heard / heard.sum(dim=1, keepdim=True)
         clean = owner.logits(queries).double().cpu().log_softmax(dim=1)
         seen = owner.preprocess(owner.checked(queries)).flatten(1).double().cpu()
         design = torch.cat([seen, torch.ones(len(seen), 1)], dim=1)

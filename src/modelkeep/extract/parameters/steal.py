@@ -24,6 +24,7 @@ RIGHT = 1e-3  # the largest error on them, relative to the spread of the logits,
 SAME = 1e-3  # hyperplanes that are nearer than this, relative to how far away they are, are one
 UNUSED = 1e-6  # a unit whose weight in the last layer is this small, relative to the largest, is none
 ROUNDS = 16  # directions that are tried
+BARREN = 3  # directions without a new unit after which a network that is right enough is taken
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,7 +147,7 @@ def _search(oracle: Oracle, random: np.random.Generator, most: int, reach: float
     away *= reach * random.random((CHECKS, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
     wanted = oracle(away, keep=False)
     planes = np.empty((0, oracle.width + 1))
-    error = math.inf
+    error, barren = math.inf, 0
     with task("parameters", total=ROUNDS) as running:
         for directions in range(1, ROUNDS + 1):
             new = _new(planes, hyperplanes(oracle, random, reach=reach, noise=level, most=most))
@@ -161,7 +162,9 @@ def _search(oracle: Oracle, random: np.random.Generator, most: int, reach: float
                     planes = planes[used > UNUSED * used.max()]
                     network = fit(planes, *oracle.heard())
                 error = float(np.abs(network.logits(away) - wanted).max() / wanted.std())
-            if error <= 1e4 * level or (error <= RIGHT and not len(new)):
+            barren = 0 if len(new) else barren + 1
+            # To the last digit there is nothing left to find; short of it, a unit of little effect may still be missing.
+            if error <= 50 * level or (error <= RIGHT and (barren >= BARREN or directions == ROUNDS)):
                 return _Found(network, directions, level, error)
     raise Unrecoverable(
         f"the {len(planes)} units that bend its logits do not explain its answers (error {error:.1e} of their spread): "
