@@ -257,11 +257,12 @@ def test_the_detector_sees_what_was_answered(tmp_path: Path) -> None:
     class Looks:
         def watch(self, principal: str, rows: Array, predictions: object, answers: Array) -> None:
             seen.append((principal, len(answers)))
+            raise RuntimeError("a detector that fails changes no answer")
 
     service.detector = Looks()
     with running(service) as gateway:
-        httpx.post(gateway.url + INFER, json=asked())
-        httpx.post(gateway.url + INFER, json={})
+        assert httpx.post(gateway.url + INFER, json=asked()).status_code == 200
+        assert httpx.post(gateway.url + INFER, json={}).status_code == 400
         assert seen == [("anonymous", 2)]
         asyncio.run(service.journal.flush())
         actions = {event.action for event in service.gate.store.events()}

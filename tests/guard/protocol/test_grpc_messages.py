@@ -73,6 +73,8 @@ def test_what_is_wrong_is_refused_with_a_sentence() -> None:
     wrongly("Send one for each").raw_input_contents.extend([b"1", b"2"])
     wrongly("a name of its own").inputs.add().CopyFrom(message().inputs[0])
     wrongly("a name of its own").inputs[0].name = ""
+    wrongly("256").inputs[0].name = "x" * 257
+    wrongly("256").id = "x" * 257
     wrongly("no inputs").ClearField("inputs")
     for told, says in wrong:
         with pytest.raises(Malformed, match=says):

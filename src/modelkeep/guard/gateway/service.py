@@ -94,7 +94,10 @@ class Service:
         self.traffic.answered(name, rows, seconds)
         self.journal.count(name, "answered", rows)
         if self.detector is not None:
-            self.detector.watch(name, x, predictions, answers)
+            try:
+                self.detector.watch(name, x, predictions, answers)
+            except Exception:
+                log.exception("The detector failed; the answer stands.")
         output = Tensor(self.output.name, confidences(answers))
         return InferenceResponse(self.model, self.version, request.id, output, request.binary)
 

@@ -27,6 +27,9 @@ CONTENTS = {
 def parse_request(told: pb.ModelInferRequest, most: int = ELEMENTS) -> InferenceRequest:
     """The request that a message holds. If it came as raw contents, so will the answer."""
     _no_parameters(told.parameters, "the request")
+    texts = [told.id, *(one.name for one in told.inputs), *(one.name for one in told.outputs)]
+    if any(len(text) > 256 for text in texts):  # a refusal that quoted it would be too long for gRPC itself
+        raise Malformed("The id and the names of tensors may have at most 256 characters.")
     raw = told.raw_input_contents
     if raw and len(raw) != len(told.inputs):
         raise Malformed(f"There are {len(told.inputs)} inputs, but {len(raw)} raw_input_contents. Send one for each.")
@@ -34,7 +37,7 @@ def parse_request(told: pb.ModelInferRequest, most: int = ELEMENTS) -> Inference
     for position, one in enumerate(told.inputs):
         if not one.name or one.name in inputs:
             raise Malformed("Every input must have a name of its own.")
-        _no_parameters(one.parameters, f"input '{one.name[:60]}'")
+        _no_parameters(one.parameters, f"input '{one.name}'")
         if not raw:
             array = _from_contents(one, most)
         elif one.HasField("contents"):
@@ -45,7 +48,7 @@ def parse_request(told: pb.ModelInferRequest, most: int = ELEMENTS) -> Inference
     if not inputs:
         raise Malformed("The request has no inputs.")
     for output in told.outputs:
-        _no_parameters(output.parameters, f"output '{output.name[:60]}'")
+        _no_parameters(output.parameters, f"output '{output.name}'")
     outputs = tuple(output.name for output in told.outputs)
     return InferenceRequest(
         told.model_name, told.model_version, told.id, tuple(inputs.values()), outputs, binary=bool(raw)
