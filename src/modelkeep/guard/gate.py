@@ -26,7 +26,7 @@ from modelkeep.errors import InputError
 from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
 from modelkeep.guard.defences.none import NoDefence
 from modelkeep.guard.defences.top1 import TopOne
-from modelkeep.guard.grid import Predictions, Units, budget, snap
+from modelkeep.guard.grid import Predictions, Units, snap
 from modelkeep.guard.policy import Policy
 from modelkeep.guard.store.store import Store
 
@@ -85,28 +85,27 @@ class Gate:
         if len(quick.slow) == 0:
             return quick.predictions, quick.answers
         epoch, store = self.policy.epoch, self.store
-        unsure = [int(row) for row in quick.slow if quick.unsure[row]]
-        kept = store.recall(epoch, [queries[row] for row in unsure]) if unsure else {}
+        unsure = [queries[row] for row in quick.slow if quick.unsure[row]]
+        kept = store.recall(epoch, unsure) if unsure else {}
         given: dict[bytes, NDArray[np.int32]] = {}
-        for row in (int(row) for row in quick.slow):
+        for row in quick.slow:
             query = queries[row]
-            if quick.unsure[row] and query in kept:
+            if query in kept:
                 quick.answers[row] = kept[query]
                 continue
-            if self._ordered is not None:
-                quick.answers[row] = self._first_match(quick.predictions, row)
+            if self._ordered is not None:  # asked again, for a centroid that came only now may lie on the line as well
+                quick.answers[row], quick.unsure[row] = self._first_match(quick.predictions, int(row))
             if quick.unsure[row]:
                 given.setdefault(query, quick.answers[row].copy())
-        if given:
-            held = store.remember(epoch, given)
-            for row in unsure:
-                if queries[row] in held:
-                    quick.answers[row] = held[queries[row]]
-        self.unsure += len(unsure)
+        held = store.remember(epoch, given) if given else {}
+        for row in quick.slow:
+            if queries[row] in held:
+                quick.answers[row] = held[queries[row]]
+        self.unsure += int(quick.unsure.sum())
         return quick.predictions, quick.answers
 
-    def _first_match(self, predictions: Predictions, row: int) -> NDArray[np.int32]:
-        """The first centroid that is near enough, after it was appended if there was none."""
+    def _first_match(self, predictions: Predictions, row: int) -> tuple[NDArray[np.int32], bool]:
+        """The first centroid that is near enough, appended if there was none, and whether noise could change that."""
         assert self._ordered is not None
         one = Predictions(
             predictions.units[row : row + 1], predictions.labels[row : row + 1], predictions.spent[row : row + 1]
@@ -114,13 +113,14 @@ class Gate:
         label = int(one.labels[0])
         while True:
             with self._lock:
-                answers, found, _ = self._match(one)
+                answers, found, unsure = self._match(one)
                 known = self.centroids.length(label)
             if found[0]:
-                return answers[0]
+                return answers[0], bool(unsure[0])
             if self._refresh(label):
                 continue
-            centroid = self._ordered.propose(one.units[0], label, known)
+            allowed = int(one.allowed(self._ordered.epsilon)[0])
+            centroid = self._ordered.propose(one.units[0], label, known, allowed)
             if self.store.append(self.policy.epoch, label, known, centroid):
                 self.misses += 1
                 self._extend(label, known, centroid[None])
@@ -129,7 +129,7 @@ class Gate:
 
     def _match(self, predictions: Predictions) -> tuple[Units, NDArray[np.bool_], NDArray[np.bool_]]:
         """(answers, whether there is one, whether noise could change it) from the centroids that were read."""
-        allowed = np.maximum(budget(self.policy.defence.epsilon) - predictions.spent, 0)
+        allowed = predictions.allowed(self.policy.defence.epsilon)
         slack = self.policy.slack
         index, unsure = self.centroids.match(predictions.units, predictions.labels, allowed, slack)
         answers = predictions.units.copy()

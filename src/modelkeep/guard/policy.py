@@ -44,5 +44,6 @@ class Policy:
     @property
     def slack(self) -> int:
         """How far two computations of one query's distance may differ, in units: by noise, and by going to the grid."""
-        # Each coordinate of each of the two predictions moves by at most a unit to the grid, and `spent` by as much.
-        return math.ceil(self.noise * ONE) + 4 * self.classes if self.noise else 0
+        # Predictions that do not quite sum to one are normalised, which may double the noise, and `spent` moves by it
+        # once more. Each coordinate of each of the two moves by at most a unit to the grid, and `spent` by as much.
+        return math.ceil(3.1 * self.noise * ONE) + 4 * self.classes if self.noise else 0
