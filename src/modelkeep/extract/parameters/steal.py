@@ -163,7 +163,7 @@ def _search(oracle: Oracle, random: np.random.Generator, most: int, reach: float
                     network = fit(planes, *oracle.heard())
                 error = float(np.abs(network.logits(away) - wanted).max() / wanted.std())
             barren = 0 if len(new) else barren + 1
-            # To the last digit there is nothing left to find; short of it, a unit of little effect may still be missing.
+            # To the last digit, nothing is left to find; short of it, a unit of little effect may still be missing.
             if error <= 50 * level or (error <= RIGHT and (barren >= BARREN or directions == ROUNDS)):
                 return _Found(network, directions, level, error)
     raise Unrecoverable(
