@@ -143,6 +143,15 @@ def test_rotation_keeps_both_keys_until_the_old_ones_are_revoked(
     store.close()
 
 
+def test_the_demo_shows_the_drop_from_end_to_end(modelkeep: Run, tmp_path: Path) -> None:
+    ran = modelkeep("guard", "demo", "--queries", "200", "--json")
+    assert ran.code == 0, ran.err
+    clean, *guarded = (fidelity for fidelity, _ in json.loads(ran.out)["fidelity and accuracy"].values())
+    assert len(guarded) == 3
+    assert clean > max(guarded) + 0.03
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("command", ["", "serve", "check", "init", "keys", "keys add", "keys rotate"], ids=str)
 def test_help_teaches(modelkeep: Run, command: str) -> None:
     ran = modelkeep("guard", *command.split(), "--help")

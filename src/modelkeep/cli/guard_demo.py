@@ -78,9 +78,8 @@ def demo(
                         seed=seed,
                     )
     if as_json:
-        told = {title: {"fidelity": found.fidelity.value, "accuracy": found.accuracy.value, "queries": found.queries}
-                for title, found in stolen.items()}  # fmt: skip
-        typer.echo(json.dumps({"epsilon": epsilon, "seed": seed, "thefts": told}))
+        told = {title: [found.fidelity.value, found.accuracy.value] for title, found in stolen.items()}
+        typer.echo(json.dumps({"queries": queries, "epsilon": epsilon, "fidelity and accuracy": told}))
         return
     _show(stolen, queries, epsilon)
 

@@ -7,12 +7,15 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 # A network that is slow where the first feature says so, read as `slow:build` from the folder of the settings.
 SLOW = """
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -26,6 +29,7 @@ class Slow(nn.Module):
 
     def forward(self, x):
         if (x[:, 0] > 100).any():
+            Path(__file__).with_name("busy").touch()
             time.sleep(1.5)
         return self.linear(x.clamp(-1, 1)) * 4
 
@@ -69,6 +73,14 @@ def settings(folder: Path, tls: str = "") -> Path:
     path = folder / "guard.toml"
     path.write_text(SETTINGS.format(port=free_port(), grpc_port=free_port(), tls=tls))
     return path
+
+
+def until(happened: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait for something that must happen."""
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "It did not happen."
+        time.sleep(0.02)
 
 
 class Gateway:
