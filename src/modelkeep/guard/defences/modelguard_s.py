@@ -66,18 +66,16 @@ class ModelGuardS:
         state = self.initial(units.shape[1]) if state is None else state
         allowed = predictions.allowed(self.epsilon)
         answers = np.empty_like(units)
+        index, unsure = _nothing_found(len(units))
         for label, members in _by_label(labels):
             start = 0
-            index = np.full(len(members), -1, dtype=np.int64)
-            unsure = np.zeros(len(members), dtype=np.bool_)
-            own, bounds = units[members], allowed[members]
-            while True:
+            while start < len(members):
                 rows, sketch, length = state.log(label)
-                start = _match(rows, sketch, length, own, bounds, 0, start, True, index, unsure)
-                if start == len(members):
-                    break
-                state.append(label, self.propose(own[start], label, length, int(bounds[start])))
-            answers[members] = state.rows(label)[index]
+                start = _match(rows, sketch, length, units, allowed, 0, members, start, True, index, unsure)
+                if start < len(members):
+                    missed = members[start]
+                    state.append(label, self.propose(units[missed], label, length, int(allowed[missed])))
+            answers[members] = state.rows(label)[index[members]]
         return answers
 
     def propose(
@@ -147,23 +145,21 @@ class Centroids:
         The second answer says whether some centroid at or before the match (any, where there is none) has a distance
         within `slack` of `allowed`: whether a change of the distances by that much could change the first answer.
         """
-        index = np.full(len(units), -1, dtype=np.int64)
-        unsure = np.zeros(len(units), dtype=np.bool_)
+        index, unsure = _nothing_found(len(units))
         bounds = np.full(len(units), allowed) if isinstance(allowed, int) else allowed
-        if len(units) == 1:
-            rows, sketch, length = self.log(int(labels[0]))
-            _match(rows, sketch, length, units, bounds, slack, 0, False, index, unsure)
-            return index, unsure
         for label, members in _by_label(labels):
-            found, close = np.full(len(members), -1, dtype=np.int64), np.zeros(len(members), dtype=np.bool_)
-            rows, sketch, length = self.log(label)
-            _match(rows, sketch, length, units[members], bounds[members], slack, 0, False, found, close)
-            index[members], unsure[members] = found, close
+            _match(*self.log(label), units, bounds, slack, members, 0, False, index, unsure)
         return index, unsure
+
+
+def _nothing_found(count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    return np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.bool_)
 
 
 def _by_label(labels: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
     """(label, its rows in order) for each label that occurs."""
+    if len(labels) == 1:
+        return [(int(labels[0]), np.zeros(1, dtype=np.int64))]
     order = np.argsort(labels, kind="stable")
     present, starts = np.unique(labels[order], return_index=True)
     return list(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
@@ -177,12 +173,13 @@ def _match(
     units: Units,
     allowed: NDArray[np.int64],
     slack: int,
+    members: NDArray[np.int64],
     start: int,
     stop: bool,
     index: NDArray[np.int64],
     unsure: NDArray[np.bool_],
 ) -> int:
-    """Fill `index` and `unsure` for the rows from `start` on; with `stop` return at the first row without a match.
+    """Fill `index` and `unsure` of the `members` from number `start` on; with `stop` return at the first miss.
 
     Both sides sum to one, so ‖c − y‖₁ = 2 Σ max(y − c, 0), and part of that sum is a lower bound: where y is large
     decides. A block of centroids is given up once the bound of each of them, on a coarser grid that rounds it down,
@@ -191,7 +188,8 @@ def _match(
     classes = units.shape[1]
     order = np.empty(classes, np.int64)
     bound = np.empty(LANES, np.uint16)
-    for row in range(start, len(units)):
+    for number in range(start, len(members)):
+        row = members[number]
         y = units[row]
         far = allowed[row] + slack  # a centroid beyond this neither matches nor is close to it
         limit = far >> (COARSE + 1)
@@ -223,8 +221,8 @@ def _match(
                 break
         index[row] = found
         if found < 0 and stop:
-            return row
-    return len(units)
+            return number
+    return len(members)
 
 
 @compiled
