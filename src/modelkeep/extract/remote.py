@@ -150,7 +150,9 @@ class Remote:
                 told = _json(response)
                 if response.status_code == 200 and told is not None:
                     return told
-                reason = f"status {response.status_code}: {str((told or {}).get('error', response.text))[:200]}"
+                reason = (
+                    f"status {response.status_code}: {str((told or {}).get('error', response.text))[:200].rstrip('.')}"
+                )
                 after = response.headers.get("Retry-After", "")
                 if response.status_code == 429 and not after:
                     raise QueryBudget(f"The target answers no more ({reason}). What it answered so far is kept.")
