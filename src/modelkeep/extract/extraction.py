@@ -120,6 +120,7 @@ def extract(
         price: The target's price of 1,000 queries.
         seed: For all that is random.
 
+    >>> import torch
     >>> from torch import nn
     >>> from modelkeep.extract.strategies import Knockoff
     >>> model = Model(nn.Linear(4, 3), input_shape=(4,), classes=3)
