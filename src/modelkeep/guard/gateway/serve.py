@@ -17,6 +17,7 @@ from modelkeep.guard.gateway.app import create_app
 from modelkeep.guard.gateway.assemble import Planned, assembled
 from modelkeep.guard.gateway.chosen import private
 from modelkeep.guard.gateway.config import Config, opened
+from modelkeep.guard.gateway.connection import Connection
 from modelkeep.guard.gateway.dashboard import mount
 from modelkeep.guard.gateway.grpc_service import create_server
 from modelkeep.guard.gateway.metrics import CONTENT_TYPE
@@ -63,7 +64,8 @@ async def _run(plan: Planned, store: Store, listener: socket.socket, ready: Call
     rest = _Rest(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=Connection,
+            ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,  # the audit log is the journal
@@ -103,8 +105,9 @@ async def _run(plan: Planned, store: Store, listener: socket.socket, ready: Call
         await asyncio.gather(answering, rpc.stop(config.server.drain_seconds))
     else:
         await answering
-    service.journal.note("gateway", "stop", model=service.model, epoch=plan.policy.epoch)
     await service.principals.close()
+    await service.journal.flush()  # what was answered comes before the end
+    service.journal.note("gateway", "stop", model=service.model, epoch=plan.policy.epoch)
     await service.journal.close()
     await service.backend.close()
 
