@@ -18,6 +18,7 @@ from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway.app import create_app
 from modelkeep.guard.gateway.backend import Backend, LocalBackend
+from modelkeep.guard.gateway.connection import Connection
 from modelkeep.guard.gateway.grpc_service import create_server
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
@@ -66,7 +67,9 @@ class Running:
         self.rest = 0
         self.grpc = 0
         self._started = threading.Event()
-        self._config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_level="error")
+        self._config = uvicorn.Config(
+            create_app(service), http=Connection, ws="none", host="127.0.0.1", port=0, log_level="error"
+        )
         self._server = uvicorn.Server(self._config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
 

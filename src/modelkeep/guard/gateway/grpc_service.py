@@ -5,6 +5,7 @@ Messages are parsed here and not by grpc, whose answer to bytes that are no mess
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ try:
 except ImportError as missing:
     raise MissingExtra("guard", "grpcio", "The gateway's gRPC side") from missing
 
+log = logging.getLogger(__name__)
 SERVICE = "inference.GRPCInferenceService"
 Context = Any  # grpc.aio.ServicerContext[bytes, bytes], whose stubs are not generic at run time
 M = TypeVar("M", bound=Message)
@@ -52,6 +54,10 @@ def _endpoint(answer: Callable[[bytes, Context], Awaitable[Message]]) -> Callabl
             metadata = tuple((name.lower(), value) for name, value in refusal.headers.items())
             await context.abort(grpc.StatusCode[refusal.code], refusal.message, metadata)
             raise AssertionError("abort raises") from refusal
+        except Exception as error:  # grpc would tell the client its text
+            log.exception("A call failed in a way that nobody foresaw.")
+            await context.abort(grpc.StatusCode.INTERNAL, "The gateway failed; its log says why.")
+            raise AssertionError("abort raises") from error
 
     return endpoint
 

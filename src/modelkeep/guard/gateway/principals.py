@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import hashlib
 import secrets
@@ -211,7 +210,7 @@ def _key(authorization: str | None) -> str:
     if scheme.lower() == "basic":
         try:
             key = base64.b64decode(key, validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # no base64, no ASCII or no UTF-8
             key = ""
     elif scheme.lower() != "bearer":
         key = ""

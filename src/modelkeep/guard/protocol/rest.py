@@ -14,7 +14,7 @@ import orjson
 
 from modelkeep.guard.gateway.refusals import Malformed
 from modelkeep.guard.protocol.messages import InferenceRequest, InferenceResponse, Tensor
-from modelkeep.guard.protocol.tensors import DTYPES, ELEMENTS, datatype_of, from_bytes, from_numbers
+from modelkeep.guard.protocol.tensors import DTYPES, ELEMENTS, datatype_of, from_bytes, from_numbers, short
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 JSON: Final = "application/json"
@@ -94,7 +94,7 @@ def _text(owner: Mapping[str, Any], key: str, what: str, *, empty: bool = True) 
     if value is None and empty:
         return ""
     if not isinstance(value, str) or not (value or empty) or len(value) > 256:
-        raise Malformed(f"The '{key}' of {what} must be a string of at most 256 characters. Got {repr(value)[:60]}.")
+        raise Malformed(f"The '{key}' of {what} must be a string of at most 256 characters. Got {short(value)}.")
     return value
 
 
@@ -143,5 +143,5 @@ def _outputs(told: object, all_binary: bool) -> tuple[tuple[str, ...], bool]:
 
 def _objects(told: object, what: str) -> list[dict[str, Any]]:
     if not isinstance(told, list) or not all(isinstance(one, dict) for one in told) or len(told) > 64:
-        raise Malformed(f"The '{what}' must be a list of at most 64 objects. Got {repr(told)[:60]}.")
+        raise Malformed(f"The '{what}' must be a list of at most 64 objects. Got {short(told)}.")
     return told

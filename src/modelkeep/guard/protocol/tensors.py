@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -60,16 +61,16 @@ def dtype_of(datatype: object, name: str) -> np.dtype[Any]:
         raise Malformed(f"Input '{name}' is of BYTES, but a classifier takes numbers. Send {', '.join(DTYPES)}.")
     known = DTYPES.get(datatype) if isinstance(datatype, str) else None
     if known is None:
-        raise Malformed(f"The datatype of input '{name}' must be one of {', '.join(DTYPES)}. Got {_short(datatype)}.")
+        raise Malformed(f"The datatype of input '{name}' must be one of {', '.join(DTYPES)}. Got {short(datatype)}.")
     return known
 
 
 def size_of(shape: object, name: str, most: int = ELEMENTS) -> int:
     """How many elements a tensor of this shape has, after the checks that come before any memory is taken."""
     if not isinstance(shape, Sequence) or isinstance(shape, str) or not 1 <= len(shape) <= 16:
-        raise Malformed(f"The shape of input '{name}' must be a list of 1 to 16 whole numbers. Got {_short(shape)}.")
+        raise Malformed(f"The shape of input '{name}' must be a list of 1 to 16 whole numbers. Got {short(shape)}.")
     if any(type(side) is not int or side < 1 for side in shape):
-        raise Malformed(f"The shape of input '{name}' must hold whole numbers of 1 or more. Got {_short(list(shape))}.")
+        raise Malformed(f"The shape of input '{name}' must hold whole numbers of 1 or more. Got {short(list(shape))}.")
     size = math.prod(shape)
     if size > most:
         raise TooLarge(f"Input '{name}' has {size} elements; at most {most} are taken at once.")
@@ -109,7 +110,7 @@ def from_numbers(data: object, datatype: object, shape: object, name: str, most:
     size = size_of(shape, name, most)
     assert isinstance(shape, Sequence)
     if not isinstance(data, list):
-        raise Malformed(f"The data of input '{name}' must be a list of numbers. Got {_short(data)}.")
+        raise Malformed(f"The data of input '{name}' must be a list of numbers. Got {short(data)}.")
     kinds = set(map(type, data))
     for depth in range(len(shape) - 1):
         if kinds != {list}:
@@ -182,7 +183,7 @@ def query_hashes(rows: Array) -> list[bytes]:
     return names
 
 
-def _short(value: object) -> str:
-    """What was got, for a sentence, however long it is."""
-    text = repr(value)
+def short(value: object) -> str:
+    """What was got, for a sentence, however long or deep it is: `repr` alone fails on lists a thousand lists deep."""
+    text = reprlib.repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,148 @@
+"""Attacks on the gateway's ports. Each was an exploit, or is one that held: no crash, no 5xx, no word too many."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import httpx
+import numpy as np
+import pytest
+
+from guard.gateway.gateways import Running, running, small_service
+from modelkeep.guard.gateway import connection
+from modelkeep.guard.gateway.principals import Principals
+from modelkeep.guard.gateway.refusals import NotOperator
+
+INFER = "/v2/models/small/infer"
+HEAD = f"POST {INFER} HTTP/1.1\r\nHost: gateway\r\n".encode()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(small_service(tmp_path_factory.mktemp("gateway"))) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Running]:
+    with running(small_service(tmp_path, open=False)) as gateway:
+        yield gateway
+
+
+def said(port: int, sent: bytes, *, seconds: float = 10.0) -> bytes:
+    """What comes back until the other side closes; it must, within `seconds`."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as client:
+        try:
+            client.sendall(sent)
+            return b"".join(iter(lambda: client.recv(1 << 16), b""))
+        except (BrokenPipeError, ConnectionResetError):
+            return b""
+
+
+def alive(gateway: Running) -> bool:
+    return httpx.get(f"{gateway.url}/v2/health/live", timeout=20).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"inputs": %s}',
+        '{"id": %s}',
+        '{"parameters": %s}',
+        '{"inputs": [{"name": "input", "datatype": %s}]}',
+        '{"inputs": [{"name": "input", "datatype": "FP32", "shape": %s}]}',
+        '{"inputs": [{"name": "input", "datatype": "FP32", "shape": [1, 2, 3], "data": %s}]}',
+    ],
+    ids=["inputs", "id", "parameters", "datatype", "shape", "data"],
+)
+def test_lists_as_deep_as_json_goes_are_malformed(gateway: Running, body: str) -> None:
+    for depth in (900, 1015, 5000):
+        answer = httpx.post(gateway.url + INFER, content=body % ("[" * depth + "]" * depth), timeout=20)
+        assert (answer.status_code, len(answer.text) < 400) == (400, True)
+
+
+def test_headers_without_end_are_not_kept(gateway: Running) -> None:
+    sent = HEAD + b"".join(b"X-%d: %s\r\n" % (i, b"a" * 4000) for i in range(200))
+    said(gateway.rest, sent)  # it closes, though the headers never end
+    assert alive(gateway)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", HEAD, HEAD + b"Content-Length: 100\r\n\r\n{"],
+    ids=["nothing", "half of a head", "half of a body"],
+)
+def test_who_is_too_slow_is_left(gateway: Running, monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(connection, "PATIENCE", 0.2)
+    said(gateway.rest, sent)
+    monkeypatch.undo()
+    assert alive(gateway)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+        b"Content-Length: 2\r\nContent-Length: 3\r\n",
+        b"Content-Length: -2\r\n",
+        b"Content-Length: 99999999999999999999999\r\n",
+        b"Content-Length: 2\r\nAuthorization: Bearer \0\r\n",
+        b"Content-Length: 2\r\nAuthorization:\r\n Bearer folded\r\n",
+    ],
+    ids=["two lengths", "odd encoding", "length twice", "negative", "huge", "nul", "folded"],
+)
+def test_what_two_servers_could_read_in_two_ways_is_refused(gateway: Running, headers: bytes) -> None:
+    assert said(gateway.rest, HEAD + headers + b"\r\n{}").startswith(b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize(
+    "value", [b"Basic \xff\xfe", b"Basic Og==", b"Bearer \xe9", b"Basic !", b"Basic /w==", b"Digest x", b"bearer"]
+)
+def test_no_header_is_a_key_by_accident(locked: Running, value: bytes) -> None:
+    answer = httpx.post(locked.url + INFER, headers=[(b"Authorization", value)], content=b"{}", timeout=20)
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_no_header_is_the_operators_key_by_accident(tmp_path: Path) -> None:
+    principals = Principals(small_service(tmp_path).gate.store)
+    with pytest.raises(NotOperator):
+        asyncio.run(principals.operator("Basic \xff"))
+
+
+def test_grpc_tells_nothing_of_what_nobody_foresaw(gateway: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails() -> bool:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(gateway.service.backend, "ready", fails)
+    with grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel, pytest.raises(grpc.RpcError) as error:
+        channel.unary_unary("/inference.GRPCInferenceService/ServerReady", bytes, bytes)(b"", timeout=20)
+    assert isinstance(error.value, grpc.Call)
+    assert error.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in str(error.value.details())
+
+
+def test_a_small_message_that_grows_large_is_refused(locked: Running) -> None:
+    """Zeros compress a thousandfold, and gRPC inflates them before any key is looked at."""
+    with grpc.insecure_channel(f"127.0.0.1:{locked.grpc}", compression=grpc.Compression.Gzip) as channel:
+        infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", bytes, bytes)
+        with pytest.raises(grpc.RpcError) as error:
+            infer(bytes(locked.service.most_bytes * 2), timeout=20)
+    assert isinstance(error.value, grpc.Call)
+    assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_random_bytes_on_the_grpc_port_harm_nobody(gateway: Running) -> None:
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    random = np.random.default_rng(0)
+    for start in (b"", preface, preface + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])):
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", gateway.grpc), timeout=20) as client:
+                client.sendall(start + random.bytes(3000))
+    with grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel:
+        channel.unary_unary("/inference.GRPCInferenceService/ServerLive", bytes, bytes)(b"", timeout=20)
