@@ -10,8 +10,8 @@ import pytest
 from modelkeep.extract.studies.arrangement import TASKS
 from modelkeep.extract.studies.budgets import BUDGETS, FIGURE_3, FIGURE_4
 from modelkeep.extract.studies.printed import GUARD_S, GUARD_W, MAD, NAIVE, NONE, PBAYES
-from modelkeep.extract.studies.quantisation import TABLE_6
-from modelkeep.extract.studies.standing import UNORDERED
+from modelkeep.extract.studies.quantisation import NEVER_CLEAN, TABLE_6
+from modelkeep.extract.studies.standing import SECRET, UNORDERED
 from modelkeep.extract.studies.utility import DETECTION, GROWTH, TIMES
 from modelkeep.study.paper import PaperCurves, PaperStudy, PaperTable
 from modelkeep.study.trial import Trial
@@ -107,3 +107,18 @@ def test_table_6_tells_a_leak_from_none(made: Any) -> None:
     report = TABLE_6.report(made(TABLE_6.trials("small", 0), leaks))
     assert isinstance(report, PaperTable)
     assert [c.note for c in report.cells if GUARD_S in c.row and "asked" in c.column] == ["no answer changed"] * 8
+
+
+@pytest.mark.parametrize("clean", [0, 3])
+def test_what_never_answers_cleanly_is_checked(made: Any, clean: int) -> None:
+    def value_of(trial: Trial) -> Any:
+        name = trial.function.partition(":")[2]
+        if name == "steal":
+            return theft(0.5)
+        if name == "bound":
+            return {"bound": [0.2 if clean else 0.05] * 3 + [9], "by Jensen": 0.0, "error": [0.1, 0.1, 0.1, 9]}
+        given = clean if trial.parameters["defence"] == SECRET else 20
+        return {"distortion": [0.9, 0.4, 100], "clean answers": [given, 100], "different answers": 20}
+
+    assert verdicts(made, NEVER_CLEAN, value_of) == [not clean, not clean]
+    assert verdicts(made, NEVER_CLEAN, lambda trial: None) == [None, None]

@@ -15,7 +15,7 @@ import torch
 from modelkeep.extract.studies import owner as owners
 from modelkeep.extract.studies.owner import owner
 from modelkeep.extract.studies.printed import AM, GUARD_S, GUARD_W, JBDA, KNOCKOFF, MAD, NAIVE, NONE, PBAYES, REVSIG
-from modelkeep.extract.studies.quantising import ask_twice, auroc, grow
+from modelkeep.extract.studies.quantising import ask_twice, auroc, bound, grow
 from modelkeep.extract.studies.standing import SECRET, SEEDED, UNORDERED
 from modelkeep.extract.studies.stealing import protect, steal
 from modelkeep.study import Ledger, Study, run, working_in
@@ -108,11 +108,14 @@ def test_only_without_an_order_answers_change(tmp_path: Path, tiny: dict[str, An
         )
         growth = grow(seed=0, task="digits", plan=tiny, epsilon=0.5)
         clean = protect(seed=0, task="digits", plan=tiny, defence=GUARD_S, epsilon=0.5)
+        least = bound(seed=0, task="digits", plan=tiny, defence=GUARD_S)
     assert ordered["changed"] == [0, 150]
     assert unordered["changed"][0] == len(unordered["once"]) > 0
     assert growth["queries"][-1] == 150
     assert growth["centroids"] == sorted(growth["centroids"])
     assert growth["centroids"][-1] == clean["different answers"]
+    assert 0 <= least["by Jensen"] <= least["bound"][0]
+    assert least["error"][0] > 0
 
 
 def test_the_area_under_the_curve_is_scikit_learns() -> None:

@@ -10,6 +10,7 @@ import torch
 from modelkeep.extract.studies.owner import owner
 from modelkeep.extract.studies.standing import standing
 from modelkeep.extract.target import Guarded
+from modelkeep.guard.information import information_bound
 
 LOOKS = 12
 """At how many points of the queries the centroids are counted."""
@@ -61,18 +62,14 @@ def auroc(positive: torch.Tensor, negative: torch.Tensor) -> float:
 
 
 def bound(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
-    """Lemma 2's bound for the thief's queries, and the squared error of the best recovery there could be.
-
-    That knows every clean prediction and answers with the mean of all that gave the same answer.
-    """
-    from modelkeep.guard.information import information_bound
-
+    """Lemma 2's bound for the thief's queries, and the squared error of the best recovery that there could be."""
     mine = owner(task, plan, seed)
     guarded, asked = Guarded(mine.target, standing(defence, epsilon, mine)), mine.asked
-    answers, clean = guarded.probs(asked).numpy(), mine.clean(asked).cpu().double().numpy()
-    _, group = np.unique(answers, axis=0, return_inverse=True)
-    sums = np.zeros((group.max() + 1, clean.shape[1]))
-    np.add.at(sums, group, clean)
-    means = sums / np.bincount(group)[:, None]
-    error = float(((clean - means[group]) ** 2).sum(axis=1).mean())
-    return {"bound": information_bound(clean, group), "error": error, "n": len(clean)}
+    answers = guarded.probs(asked)
+    found = information_bound(mine.clean(asked).cpu().numpy(), answers.numpy(), seed=seed)
+    least, best = found.bound_by_answer, found.bayes_loss
+    return {
+        "bound": [least.value, least.low, least.high, least.n],
+        "by Jensen": found.bound,
+        "error": [best.value, best.low, best.high, best.n],
+    }

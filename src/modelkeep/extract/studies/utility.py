@@ -74,7 +74,7 @@ def _at_least(series: dict[str, Curve], budgets: tuple[float, ...], until: float
 
 def _auroc(result: StudyResult, task: str, defence: str, epsilon: float) -> Estimate | None:
     found = values(result.records, task=task, defence=defence, epsilon=epsilon)
-    return None if not found else _exact(found[0]["auroc"], found[0]["n"])
+    return None if not found else exact(found[0]["auroc"], found[0]["n"])
 
 
 def growths(size: Size, seed: int) -> Sequence[Trial]:
@@ -95,7 +95,7 @@ def grown(result: StudyResult) -> PaperCurves:
     }
     queries = tuple(map(float, next(iter(found.values()))["queries"])) if found else (0.0,)
     series: dict[str, Curve] = {
-        name: tuple(_exact(count, 1) for count in value["centroids"]) for name, value in found.items()
+        name: tuple(exact(count, 1) for count in value["centroids"]) for name, value in found.items()
     }
     early = {
         name: value["centroids"][len(queries) // 2] / max(value["centroids"][-1], 1)
@@ -167,7 +167,7 @@ def _slow(times: dict[tuple[str, str], Estimate]) -> list[Claim]:
     return claims
 
 
-def _exact(value: float, n: int) -> Estimate:
+def exact(value: float, n: int) -> Estimate:
     """A number that was counted and not estimated."""
     return Estimate(value, value, value, n)
 
