@@ -78,16 +78,12 @@ class ModelGuardS:
             answers[members] = state.rows(label)[index[members]]
         return answers
 
-    def propose(
-        self, units: NDArray[np.int32], label: int, position: int, allowed: int | None = None
-    ) -> NDArray[np.int32]:
+    def propose(self, units: NDArray[np.int32], label: int, position: int, allowed: int) -> NDArray[np.int32]:
         """What a query without a match appends to the list of `label` as entry number `position`.
 
-        `allowed` is what the budget leaves this query (`Predictions.allowed`); all of it where nothing is said.
+        `allowed` is what the budget leaves this query (`Predictions.allowed`).
         """
-        if self.secret is None:
-            return units
-        return keyed_point(self.secret, units, label, position, budget(self.epsilon) if allowed is None else allowed)
+        return units if self.secret is None else keyed_point(self.secret, units, label, position, allowed)
 
 
 class Centroids:
@@ -116,7 +112,8 @@ class Centroids:
 
     def rows(self, label: int) -> Units:
         """The centroids of the class in order, (length, classes)."""
-        return self._logs[label][0][: self._lengths[label]]
+        rows, _, length = self.log(label)
+        return rows[:length]
 
     def append(self, label: int, centroid: NDArray[np.int32]) -> None:
         """Put `centroid: (classes,)` at the end of the list of `label`."""
