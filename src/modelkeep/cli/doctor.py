@@ -17,7 +17,7 @@ from rich.table import Table
 
 ENABLES = {
     "formats": "reading ONNX models, Parquet tables and data sets in R's format",
-    "guard": "planned: serving a model behind ModelGuard, with state in PostgreSQL",
+    "guard": "defences against theft, stealing to measure it, and serving a model behind ModelGuard",
     "govern": "planned: splitting a model between parties that consent to every pass",
     "encrypt": "planned: running a model on encrypted data",
     "private": "planned: training with differential privacy",
