@@ -122,6 +122,7 @@ def extract(
 
     >>> import torch
     >>> from torch import nn
+    >>> from modelkeep.access import Scores
     >>> from modelkeep.extract.strategies import Knockoff
     >>> model = Model(nn.Linear(4, 3), input_shape=(4,), classes=3)
     >>> data = Data(torch.rand(60, 4), torch.zeros(60, dtype=torch.int64), model.classes)
