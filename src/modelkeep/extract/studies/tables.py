@@ -132,9 +132,9 @@ def claims(found: Found) -> list[Claim]:
 
 
 def strongest(found: Found) -> Claim:
-    """Holds where KnockoffNet with pBayes is the best of all attacks on most defences, ties within intervals included.
+    """Holds where KnockoffNet with pBayes is the best of all attacks on most defences.
 
-    Does not hold where on most of them some attack is better by more than chance.
+    Does not hold where on most of them some attack is better by more than chance; else it is unclear.
     """
     says = "KnockoffNet with pBayes is the strongest attack in most cases."
     best, beaten, told = 0, 0, []
