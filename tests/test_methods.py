@@ -10,6 +10,7 @@ import torch
 
 from contract.little import examples, images, table
 from modelkeep import Data, Model
+from modelkeep.access import Scores
 from modelkeep.attack import (
     apgd,
     bim,
@@ -54,6 +55,8 @@ from modelkeep.explain import (
     soundness,
     visualise,
 )
+from modelkeep.extract import Attack, Guarded, Knockoff, PartialBayes, extract
+from modelkeep.guard.defences import ModelGuardS
 from modelkeep.harden import BitDepth, Detector, evade, feature_squeezing, judge, score
 from modelkeep.training import Recipe
 
@@ -112,6 +115,18 @@ METHODS: dict[str, Method] = {
     "asymmetry, hidden": lambda m, d, seed: asymmetry(m, d, slice="hidden", seed=seed),
     "mitigate, l1": lambda m, d, seed: mitigate(m, d, method="l1", strength=0.1, seed=seed),
     "smooth": lambda m, d, seed: smooth(m, d, sigma=0.1, samples=20, seed=seed),
+    "extract": lambda m, d, seed: extract(
+        Scores(m), Knockoff(d, len(d)), test=d, recipe=Recipe(epochs=1), clean=m, seed=seed
+    ),
+    "extract, guarded": lambda m, d, seed: extract(
+        Guarded(m, ModelGuardS(0.5)),
+        Knockoff(d, len(d)),
+        Attack("pbayes", recovery=PartialBayes("answers")),
+        test=d,
+        recipe=Recipe(epochs=1),
+        clean=m,
+        seed=seed,
+    ),
     "lipschitz below": lambda m, d, seed: lipschitz_below(m, d, local_radius=0.1, steps=3, seed=seed),
 }
 # These write the network down, so torch.fx must be able to follow it. They draw nothing.
