@@ -52,7 +52,7 @@ class Rounded(Chosen):
     """Confidences rounded to a few decimals."""
 
     name: Literal["rounding"]
-    decimals: Annotated[int, Field(ge=0, le=7)] = 1
+    decimals: Annotated[int, Field(ge=1, le=6)] = 1
 
     def build(self, folder: Path) -> Defence:
         from modelkeep.guard.defences.rounding import Rounding
