@@ -93,6 +93,27 @@ def test_a_keyed_centroid_is_in_reach_of_a_prediction_that_does_not_sum_to_one(s
     assert store.sizes(guarded.epoch) == {0: 1}
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["removed", "replaced"])
+def test_no_answer_leaves_into_a_file_that_lost_its_name(tmp_path: Path, replaced: bool) -> None:
+    """SQLite writes on into a file that was removed, and all of it would be gone at the next start."""
+    path, other = tmp_path / "state.sqlite3", tmp_path / "other.sqlite3"
+    store = SqliteStore(path)
+    gate = Gate(policy(ModelGuardS(0.5)), store)
+    SqliteStore(other).close()
+    path.unlink()
+    if replaced:
+        other.rename(path)
+    with pytest.raises(StoreUnavailable, match=r"cannot be used|was replaced"):
+        ask(gate, ("q", CENTRE))
+
+
+def test_an_unsure_answer_that_the_store_does_not_confirm_stays_inside(store: SqliteStore) -> None:
+    gate = Gate(policy(ModelGuardW(0.5)), store)
+    store.remember = lambda epoch, answers: {}  # type: ignore[method-assign]
+    with pytest.raises(KeyError):
+        ask(gate, ("q", CENTRE))
+
+
 class Flaky(SqliteStore):
     """Each call may fail before it does anything, or after it did everything."""
 

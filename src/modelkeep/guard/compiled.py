@@ -27,8 +27,8 @@ def compiled(loop: Callable[P, R]) -> Callable[P, R]:
         raise MissingExtra("guard", "numba", "Guarding predictions") from missing
     fast = njit(cache=True, nogil=True)(loop)
     if hasattr(fast, "_cache"):  # not where numba is told to compile nothing
-        # numba looks only at the loop's own file for changes. What it keeps has the loops of other files inside, and old
-        # ones would run on unseen: confidences of −1 were found by that.
+        # numba looks only at the loop's own file for changes. What it keeps has the loops of other files inside, and
+        # old ones would run on unseen: confidences of −1 were found by that.
         fast._cache._cache_file._source_stamp = _sources()
     return cast(Callable[P, R], fast)
 

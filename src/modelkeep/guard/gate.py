@@ -99,7 +99,7 @@ class Gate:
                 given.setdefault(query, quick.answers[row].copy())
         held = store.remember(epoch, given) if given else {}
         for row in quick.slow:
-            if queries[row] in held:
+            if queries[row] in given:
                 quick.answers[row] = held[queries[row]]
         self.unsure += int(quick.unsure.sum())
         return quick.predictions, quick.answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from guard.gateway.gateways import Running, running, small_service
-from modelkeep.guard.gateway import connection
+from modelkeep.errors import GuardError
+from modelkeep.guard.gateway import connection, journal
 from modelkeep.guard.gateway.principals import Principals
 from modelkeep.guard.gateway.refusals import NotOperator
+from modelkeep.guard.store.sqlite import SqliteStore
+from modelkeep.guard.store.store import Event
 
 INFER = "/v2/models/small/infer"
 HEAD = f"POST {INFER} HTTP/1.1\r\nHost: gateway\r\n".encode()
@@ -146,3 +149,31 @@ def test_random_bytes_on_the_grpc_port_harm_nobody(gateway: Running) -> None:
                 client.sendall(start + random.bytes(3000))
     with grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel:
         channel.unary_unary("/inference.GRPCInferenceService/ServerLive", bytes, bytes)(b"", timeout=20)
+
+
+def test_the_audit_log_goes_on_after_a_write_that_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task that writes it ended, and nobody was told."""
+    store = SqliteStore(tmp_path / "state.sqlite3")
+    refusals = iter([GuardError("No."), GuardError("No.")])
+    written = store.write
+
+    def write(events: Sequence[Event]) -> None:
+        if (refusal := next(refusals, None)) is not None:
+            raise refusal
+        written(events)
+
+    monkeypatch.setattr(store, "write", write)
+    monkeypatch.setattr(journal, "EVERY", 0.01)
+
+    async def life() -> None:
+        log = journal.Journal(store)
+        log.start()
+        log.count("ann", "answered", 3)
+        for _ in range(500):
+            if store.events():
+                break
+            await asyncio.sleep(0.02)
+        await log.close()
+
+    asyncio.run(life())
+    assert [(event.principal, event.action) for event in store.events()] == [("ann", "answered")]

@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 
-from modelkeep.errors import StoreUnavailable
+from modelkeep.errors import GuardError
 from modelkeep.guard.store.store import Event, Store
 
 EVERY = 0.2  # seconds between two writes
@@ -60,7 +60,7 @@ class Journal:
                 return
             try:
                 await asyncio.to_thread(self._store.write, events)
-            except StoreUnavailable:
+            except GuardError:  # also where it refused what was asked: the journal must not end because one write did
                 self._events = events + self._events
 
     async def _write_on(self) -> None:

@@ -47,6 +47,7 @@ class SqliteFile:
                 )
             self._lock = threading.Lock()
             self._writer = self._connect()
+            self._identity = self._of_path()
             try:
                 self._check()
             except BaseException:
@@ -70,6 +71,10 @@ class SqliteFile:
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, alone among all threads and processes; on disk when this ends without an exception."""
         with self._told(), self._lock:
+            if self._of_path() != self._identity:  # what is written to a file without a name is lost at the end
+                raise StoreUnavailable(
+                    f"The store {self.path} was replaced by another file while it was open. Restart what uses it."
+                )
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
@@ -88,6 +93,11 @@ class SqliteFile:
         db.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache too
         db.execute("PRAGMA foreign_keys = ON")
         return db
+
+    def _of_path(self) -> tuple[int, int]:
+        """Which file has the name now."""
+        found = self.path.stat()
+        return found.st_dev, found.st_ino
 
     def _check(self) -> None:
         """That the file is a store of ours with the promises of ours."""
