@@ -75,8 +75,12 @@ def test_figure_5_reads_detection_and_growth(made: Any) -> None:
     def bad(trial: Trial) -> Any:
         if "defence" not in trial.parameters:
             return {"queries": [0, 10, 20, 30, 40], "centroids": [0, 1, 2, 6, 9]}
-        return {"auroc": 0.6, "n": 10}
+        return {"auroc": 0.9 if trial.parameters["epsilon"] == 0 else 0.6, "n": 10}
 
+    def blind(trial: Trial) -> Any:
+        return {"auroc": 0.5, "n": 10}
+
+    assert verdicts(made, DETECTION, blind) == [None, None, True]
     assert verdicts(made, DETECTION, good) == [True, True, True]
     assert verdicts(made, DETECTION, bad) == [False, False, False]
     assert verdicts(made, GROWTH, good) == [True]

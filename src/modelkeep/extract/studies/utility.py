@@ -60,16 +60,21 @@ def detected(result: StudyResult) -> PaperCurves:
 
 
 def _at_least(series: dict[str, Curve], budgets: tuple[float, ...], until: float, least: float, says: str) -> Claim:
-    """For how many targets the curve stays up: holds for all, or for most of them where the paper says most."""
+    """For how many targets the curve stays up: holds for all, or for most of them where the paper says most.
+
+    A target that cannot tell strange inputs even without a defence (ε = 0) says nothing about one.
+    """
     told, kept = [], []
     for task, curve in series.items():
         points = [point for epsilon, point in zip(budgets, curve, strict=True) if epsilon <= until]
         known = [point.value for point in points if point is not None]
         if len(known) < len(points):
             return Claim(says, f"{task}: a trial is missing.", None)
-        told.append(f"{task} {min(known):.3f}")
-        kept.append(min(known) >= least)
-    return Claim(says, f"at least: {', '.join(told)}.", sum(kept) > len(kept) / 2 if "most" in says else all(kept))
+        blind = known[0] < least
+        told.append(f"{task} {min(known):.3f}" + (f" (left out: {known[0]:.3f} without a defence)" if blind else ""))
+        kept += [] if blind else [min(known) >= least]
+    verdict = sum(kept) > len(kept) / 2 if "most" in says else all(kept)
+    return Claim(says, f"at least: {', '.join(told)}.", verdict if kept else None)
 
 
 def _auroc(result: StudyResult, task: str, defence: str, epsilon: float) -> Estimate | None:
@@ -78,11 +83,10 @@ def _auroc(result: StudyResult, task: str, defence: str, epsilon: float) -> Esti
 
 
 def growths(size: Size, seed: int) -> Sequence[Trial]:
-    """One per task."""
+    """One per task, and with many classes also one at the budget of the tables."""
     return [
         Trial.of(grow, {"task": task, "plan": planned(task, size).to_json(), "epsilon": epsilon}, seed)
-        for task in TASKS
-        for epsilon in (1.0, GROWN)
+        for task, epsilon in (*((task, GROWN) for task in TASKS), (DRAWINGS, 1.0))
     ]
 
 
