@@ -141,8 +141,8 @@ def _share(shares: dict[tuple[str, str], Estimate]) -> Claim:
 
 def _bounded(bounds: list[tuple[str, float, float]]) -> Claim:
     """A theorem of the true entropy. Ours is estimated, and too large where few samples fill many dimensions."""
-    says = "No recovery has a smaller squared error than lemma 2's bound."
-    told = "; ".join(f"{row} {error:.2g} ≥ {low:.2g}" for row, low, error in bounds)
+    says = "Lemma 2's bound, with its entropy estimated, lies below the squared error of the best recovery."
+    told = "; ".join(f"{row} {low:.2g} and {error:.2g}" for row, low, error in bounds)
     return Claim(says, f"{told or 'a trial is missing'}.", all(e >= low for _, low, e in bounds) if bounds else None)
 
 
