@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,12 +14,14 @@ import numpy as np
 import pytest
 
 from guard.gateway.gateways import Running, running, small_service
-from modelkeep.errors import GuardError
+from modelkeep.errors import GuardError, InputError
 from modelkeep.guard.gateway import connection, journal
-from modelkeep.guard.gateway.principals import Principals
+from modelkeep.guard.gateway.assemble import assembled, planned
+from modelkeep.guard.gateway.config import checked
+from modelkeep.guard.gateway.principals import Principals, add_key
 from modelkeep.guard.gateway.refusals import NotOperator
 from modelkeep.guard.store.sqlite import SqliteStore
-from modelkeep.guard.store.store import Event
+from modelkeep.guard.store.store import Event, Principal
 
 INFER = "/v2/models/small/infer"
 HEAD = f"POST {INFER} HTTP/1.1\r\nHost: gateway\r\n".encode()
@@ -177,3 +180,52 @@ def test_the_audit_log_goes_on_after_a_write_that_was_refused(tmp_path: Path, mo
 
     asyncio.run(life())
     assert [(event.principal, event.action) for event in store.events()] == [("ann", "answered")]
+
+
+FACTORY = """
+import torch
+from torch import nn
+
+SCALE = 1
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(3))
+
+    def forward(self, x):
+        return SCALE * x @ self.weight
+"""
+
+
+def test_other_code_around_the_same_weights_is_not_served_as_the_same_model(tmp_path: Path) -> None:
+    """The weights are the same, so the epoch is; the answers would be others."""
+    (tmp_path / "scaled_factory.py").write_text(FACTORY)
+    store = SqliteStore(tmp_path / "state.sqlite3")
+
+    def started(version: str) -> str:
+        model = {"path": "scaled_factory:Scaled", "version": version, "input_shape": [3], "classes": 3}
+        plan = planned(checked({"model": model}, "guard.toml", tmp_path))
+
+        async def start() -> str:
+            service = await assembled(plan, store)
+            await service.backend.close()
+            return service.gate.policy.epoch
+
+        return asyncio.run(start())
+
+    assert started("1") == started("1")
+    sys.modules["scaled_factory"].SCALE = 2  # type: ignore[attr-defined]
+    with pytest.raises(GuardError, match="its code or the upstream's model changed"):
+        started("1")
+    started("2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "operator ", " ann", "a\nb", "\u202ebob", "x" * 101],
+    ids=["no", "end", "start", "line", "turn", "long"],
+)
+def test_no_name_lies_in_a_log(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="printable name"):
+        add_key(SqliteStore(tmp_path / "state.sqlite3"), Principal(name, None, None))

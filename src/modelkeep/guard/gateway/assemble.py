@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from modelkeep import datasets, pretrained
 from modelkeep.errors import GuardError, InputError
 from modelkeep.guard.gate import Gate
-from modelkeep.guard.gateway.backend import Backend, LocalBackend
+from modelkeep.guard.gateway.backend import Backend, LocalBackend, Probabilities
 from modelkeep.guard.gateway.config import Config
 from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.journal import Journal
@@ -20,8 +20,9 @@ from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
 from modelkeep.guard.gateway.refusals import Refusal
 from modelkeep.guard.gateway.service import Service
+from modelkeep.guard.grid import distortion, snap
 from modelkeep.guard.policy import Policy
-from modelkeep.guard.protocol.tensors import TensorSpec, query_hashes
+from modelkeep.guard.protocol.tensors import DTYPES, Array, TensorSpec, query_hashes
 from modelkeep.guard.store.store import Store
 from modelkeep.model import Model
 
@@ -98,6 +99,22 @@ def claim(store: Store, name: str, version: str, epoch: str) -> None:
         )
 
 
+def recognise(store: Store, plan: Planned, probe: Array, raw: Probabilities) -> None:
+    """Refuse a model that predicts something else for the probe than when its name and version were first served.
+
+    Weights tell one model from another, but not the code that runs them, nor what an upstream serves by the same name.
+    """
+    served, policy = plan.config.model, plan.policy
+    (query,), (ours,) = query_hashes(probe), snap(raw).units
+    held = store.remember(f"probe of {served.name} {served.version}", {query: ours})[query]
+    if int(distortion(held, ours)) > policy.slack:
+        raise GuardError(
+            f"Model '{served.name}' version '{served.version}' predicts something else than when this store first saw "
+            f"it, by more than the noise of {policy.noise:g}, though weights and settings are the same: its code or "
+            "the upstream's model changed. Restore them, or give the model a new version in [model]."
+        )
+
+
 async def assembled(plan: Planned, store: Store) -> Service:
     """A service that has read the store, and whose model has answered once."""
     config, policy, served = plan.config, plan.policy, plan.config.model
@@ -117,12 +134,13 @@ async def assembled(plan: Planned, store: Store) -> Service:
         )
     claim(store, served.name, served.version, policy.epoch)
     gate = Gate(policy, store)
-    probe = np.zeros((1, *plan.input.shape), dtype=np.float64 if plan.input.datatype == "FP64" else np.float32)
+    probe = np.random.default_rng(0).random((1, *plan.input.shape)).astype(DTYPES[plan.input.datatype])
     try:
         # Also compiles what guards a query, so that the first client does not wait for it.
         raw = await backend.predict(probe)
         if not policy.defence.needs_inputs:
             gate.quick(raw, query_hashes(probe))
+        recognise(store, plan, probe, raw)
     except (InputError, Refusal) as error:
         raise GuardError(
             f"{served.path or served.upstream} was asked once, to see whether it answers, and gave none: {error}"

@@ -113,8 +113,12 @@ class Store(Protocol):
 
 def check_admission(principal: Principal, key: bytes) -> None:
     """Refuse limits that mean nothing, and what is no SHA-256."""
-    if not principal.name or principal.revoked:
-        raise bad_parameter("admit", "principal", "one with a name, and not revoked", principal)
+    name = principal.name
+    if not 0 < len(name) <= 100 or not name.isprintable() or name != name.strip() or principal.revoked:
+        # A name is read in logs and on the dashboard: 'operator ' or one with a line break would lie there.
+        raise bad_parameter(
+            "admit", "principal", "one with a printable name of 1 to 100 characters, and not revoked", principal
+        )
     if principal.queries is not None and principal.queries < 0:
         raise bad_parameter("admit", "queries", "0 or more, or None for no limit", principal.queries)
     if principal.rate is not None and not 0 < principal.rate < float("inf"):
