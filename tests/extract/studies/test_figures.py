@@ -89,7 +89,11 @@ def test_figure_5_reads_detection_and_growth(made: Any) -> None:
 
 def test_figure_6_compares_times_with_no_defence(made: Any) -> None:
     def took(slow: dict[str, float]) -> Callable[[Trial], Any]:
-        return lambda trial: {"milliseconds": [slow.get(trial.parameters["defence"], 1.0)] * 3 + [9]}
+        def value_of(trial: Trial) -> Any:
+            added = slow.get(trial.parameters["defence"], 0.1)
+            return {"milliseconds": [1.0 + added] * 3 + [9], "added": [added] * 3 + [9]}
+
+        return value_of
 
     assert verdicts(made, TIMES, took({MAD: 9.0, GUARD_W: 5.0})) == [True, True, True]
     assert verdicts(made, TIMES, took({GUARD_S: 5.0})) == [False, False, False]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from modelkeep.extract.studies.arrangement import DRAWINGS, MNIST, TASKS
 from modelkeep.extract.studies.budgets import BUDGETS
 from modelkeep.extract.studies.plans import planned
-from modelkeep.extract.studies.printed import DEFENCES, GUARD_S, GUARD_W, MAD, NONE, TOP
+from modelkeep.extract.studies.printed import DEFENCES, GUARD_S, GUARD_W, MAD, TOP
 from modelkeep.extract.studies.quantising import detect, grow
 from modelkeep.extract.studies.timing import respond
 from modelkeep.results import Estimate
@@ -135,24 +136,28 @@ def responses(size: Size, seed: int) -> Sequence[Trial]:
 
 
 def timed(result: StudyResult) -> PaperTable:
-    """Figure 6 as a table: milliseconds per single query, the target's own pass included."""
-    times = {
-        (defence, task): Estimate(*found[0]["milliseconds"])
+    """Figure 6 as a table: milliseconds per single query, the target's own pass included, and what the defence adds."""
+    found = {
+        (defence, task): taken[0]
         for defence in DEFENCES
         for task in (MNIST, DRAWINGS)
-        if (found := values(result.records, task=task, defence=defence))
+        if (taken := values(result.records, task=task, defence=defence))
     }
     cells = tuple(
-        Cell(defence, f"{task}, ms", times.get((defence, task)), None)
+        Cell(
+            defence, f"{task}, {label}", Estimate(*taken[key]) if (taken := found.get((defence, task))) else None, None
+        )
         for task in (MNIST, DRAWINGS)
+        for key, label in (("milliseconds", "ms"), ("added", "added"))
         for defence in DEFENCES
     )
     return PaperTable(
-        study=result.study, where=TIMES.where, cells=cells, claims=tuple(_slow(times)), provenance=result.provenance
+        study=result.study, where=TIMES.where, cells=cells, claims=tuple(_slow(found)), provenance=result.provenance
     )
 
 
-def _slow(times: dict[tuple[str, str], Estimate]) -> list[Claim]:
+def _slow(found: dict[tuple[str, str], Any]) -> list[Claim]:
+    """Significant is what adds half of the time without a defence or more."""
     says = {
         MAD: "MAD adds a significant overhead.",
         GUARD_W: "ModelGuard-W adds a significant overhead.",
@@ -160,14 +165,15 @@ def _slow(times: dict[tuple[str, str], Estimate]) -> list[Claim]:
     }
     claims = []
     for defence, sentence in says.items():
-        told, ratios = [], []
-        for task in (MNIST, DRAWINGS):
-            ours, none = times.get((defence, task)), times.get((NONE, task))
-            if ours is not None and none is not None:
-                ratios.append(ours.value / none.value)
-                told.append(f"{task} {ours.value:.2f} and {none.value:.2f} ms")
-        verdict = None if len(ratios) < 2 else all(r < 1.5 for r in ratios) if defence == GUARD_S else min(ratios) > 1.5
-        claims.append(Claim(sentence, f"{'; '.join(told) or 'a trial is missing'}.", verdict))
+        taken = {task: found[defence, task] for task in (MNIST, DRAWINGS) if (defence, task) in found}
+        shares = [each["added"][0] / (each["milliseconds"][0] - each["added"][0]) for each in taken.values()]
+        told = "; ".join(
+            f"{task} {each['milliseconds'][0]:.2f} ms, of them {each['added'][0]:.2f} added"
+            for task, each in taken.items()
+        )
+        verdict = max(shares, default=0) < 0.5 if defence == GUARD_S else min(shares, default=0) >= 0.5
+        both = len(taken) == 2
+        claims.append(Claim(sentence, f"{told if both else 'a trial is missing'}.", verdict if both else None))
     return claims
 
 
