@@ -30,7 +30,10 @@ M = TypeVar("M", bound=Message)
 def create_server(service: Service) -> grpc.aio.Server:
     """A server that speaks for the service; give it a port, and start it."""
     # What a client may send is bounded twice: here in bytes, and by the service in rows.
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", service.most_bytes)])
+    # Without sharing of ports: another process must not get half of the calls, unguarded, by listening on ours too.
+    server = grpc.aio.server(
+        options=[("grpc.max_receive_message_length", service.most_bytes), ("grpc.so_reuseport", 0)]
+    )
     endpoints: dict[str, Callable[[bytes, Context], Awaitable[Message]]] = {
         "ServerLive": lambda raw, _: _live(raw),
         "ServerReady": lambda raw, _: _ready(service, raw),
