@@ -20,9 +20,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
-import defences
 import numpy as np
 
+import defences
 from _load import flat_out, request, steady
 from _measure import arguments, report
 
