@@ -145,7 +145,10 @@ def timed(result: StudyResult) -> PaperTable:
     }
     cells = tuple(
         Cell(
-            defence, f"{task}, {label}", Estimate(*taken[key]) if (taken := found.get((defence, task))) else None, None
+            defence,
+            f"{task}, {label}",
+            Estimate(*found[defence, task][key]) if (defence, task) in found else None,
+            None,
         )
         for task in (MNIST, DRAWINGS)
         for key, label in (("milliseconds", "ms"), ("added", "added"))
