@@ -62,7 +62,6 @@ class Told:
     database_restarts: int = 0
     seconds: float = 0.0
     centroids: int = 0
-    kept_answers: int = 0
     problems: list[str] = field(default_factory=list)
 
 
