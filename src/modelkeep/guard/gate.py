@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.errors import InputError
+from modelkeep.guard.compiled import compiled
 from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
 from modelkeep.guard.defences.none import NoDefence
 from modelkeep.guard.defences.top1 import TopOne
@@ -41,6 +42,9 @@ class Quick:
     unsure: NDArray[np.bool_]
 
 
+KEPT = 1 << 23  # confidences of kept answers that stay in memory: 32 MB
+
+
 class Gate:
     """The one way from predictions to answers. Safe to call from many threads; many gates may share one store."""
 
@@ -52,6 +56,7 @@ class Gate:
         self._lock = threading.Lock()  # held for microseconds, never while the store is asked
         self._ordered = policy.defence if isinstance(policy.defence, ModelGuardS) else None
         self.centroids = Centroids(policy.classes)
+        self._kept: dict[bytes, NDArray[np.int32]] = {}  # answers that the store holds, and so never change
         if self._ordered is not None:
             self._plant(self._ordered.initial(policy.classes))
             for label in range(policy.classes):
@@ -74,11 +79,19 @@ class Gate:
             )
         if self._ordered is None:
             answers = policy.defence(predictions, None, inputs)
-            unsure = self._fuzzy(predictions)
-            return Quick(predictions, answers, np.flatnonzero(unsure), unsure)
-        with self._lock:
-            answers, found, unsure = self._match(predictions)
-        return Quick(predictions, answers, np.flatnonzero(unsure | ~found), unsure)
+            unsure = slow = self._fuzzy(predictions)
+        else:
+            with self._lock:
+                answers, found, unsure = self._match(predictions)
+            slow = unsure | ~found
+        left = []
+        for row in slow.nonzero()[0]:
+            kept = self._kept.get(queries[row]) if unsure[row] else None
+            if kept is None:
+                left.append(row)
+            else:
+                answers[row] = kept
+        return Quick(predictions, answers, np.array(left, dtype=np.int64), unsure)
 
     def settle(self, quick: Quick, queries: Sequence[bytes]) -> tuple[Predictions, Units]:
         """Answer the rest with the store. If it cannot be reached, no answer leaves, and the call may be repeated."""
@@ -98,6 +111,9 @@ class Gate:
             if quick.unsure[row]:
                 given.setdefault(query, quick.answers[row].copy())
         held = store.remember(epoch, given) if given else {}
+        if (len(self._kept) + len(queries)) * self.policy.classes > KEPT:
+            self._kept.clear()
+        self._kept |= kept | held
         for row in quick.slow:
             if queries[row] in given:
                 quick.answers[row] = held[queries[row]]
@@ -133,8 +149,9 @@ class Gate:
         slack = self.policy.slack
         index, unsure = self.centroids.match(predictions.units, predictions.labels, allowed, slack)
         answers = predictions.units.copy()
-        for row in np.flatnonzero(index >= 0):
-            answers[row] = self.centroids.rows(int(predictions.labels[row]))[index[row]]
+        for row, (label, at) in enumerate(zip(predictions.labels.tolist(), index.tolist(), strict=True)):
+            if at >= 0:
+                answers[row] = self.centroids.rows(label)[at]
         return answers, index >= 0, unsure | _near_tie(predictions.units, slack)
 
     def _fuzzy(self, predictions: Predictions) -> NDArray[np.bool_]:
@@ -173,5 +190,18 @@ def _near_tie(units: Units, slack: int) -> NDArray[np.bool_]:
     """Whether the two largest confidences of a row lie within `slack`."""
     if slack == 0:
         return np.zeros(len(units), dtype=np.bool_)
-    two = np.partition(units, -2, axis=1)[:, -2:]
-    return (two[:, 1] - two[:, 0]) <= slack
+    near = np.empty(len(units), dtype=np.bool_)
+    _mark_near_ties(units, slack, near)
+    return near
+
+
+@compiled
+def _mark_near_ties(units: Units, slack: int, near: NDArray[np.bool_]) -> None:
+    for row in range(len(units)):
+        first = second = 0
+        for value in units[row]:
+            if value > first:
+                first, second = value, first
+            elif value > second:
+                second = value
+        near[row] = first - second <= slack
