@@ -85,7 +85,7 @@ class Gate:
                 answers, found, unsure = self._match(predictions)
             slow = unsure | ~found
         left = []
-        for row in slow.nonzero()[0]:
+        for row in slow.nonzero()[0].tolist():
             kept = self._kept.get(queries[row]) if unsure[row] else None
             if kept is None:
                 left.append(row)
