@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import httpcore
 import httpx
 import numpy as np
 import orjson
@@ -15,6 +14,7 @@ import pytest
 from guard.gateway.gateways import CLASSES, SHAPE, running, small_service
 from modelkeep.errors import PredictionError
 from modelkeep.guard.gateway.backend import Probabilities, softmax
+from modelkeep.guard.gateway.caller import NotReached, Reply
 from modelkeep.guard.gateway.refusals import Unavailable
 from modelkeep.guard.gateway.upstream import UpstreamBackend
 from modelkeep.guard.protocol.tensors import TensorSpec
@@ -26,24 +26,22 @@ Handler = Callable[[httpx.Request], httpx.Response]
 
 
 class Network:
-    """A pool of connections to a function."""
+    """Calls to a function instead of a server."""
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
 
-    async def request(self, method: str, url: str, *, headers: Any, content: Any, extensions: Any) -> httpcore.Response:
-        said = self.handler(httpx.Request(method, url, headers=headers, content=content))
-        response = httpcore.Response(said.status_code, headers=said.headers.raw, content=said.content)
-        response.read()
-        return response
+    async def ask(self, method: str, path: str, content: bytes = b"", headers: Any = None) -> Reply:
+        said = self.handler(httpx.Request(method, f"http://up{path}", headers=headers, content=content))
+        return Reply(said.status_code, {name.lower(): value for name, value in said.headers.raw}, said.content)
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         pass
 
 
 def backend(handler: Handler, gives: Any = "logits") -> UpstreamBackend:
     made = UpstreamBackend("http://up/", "m", input="x", output=TensorSpec("y", "FP32", (4,)), gives=gives)
-    made._pool = Network(handler)  # type: ignore[assignment]
+    made._caller = Network(handler)  # type: ignore[assignment]
     return made
 
 
@@ -141,9 +139,7 @@ def test_nan_in_binary_data_is_an_error() -> None:
         ask(says(header + bytes(32), length="x"))
 
 
-@pytest.mark.parametrize(
-    "failure", [httpcore.ConnectError("refused"), httpcore.ReadTimeout("slow")], ids=["down", "slow"]
-)
+@pytest.mark.parametrize("failure", [NotReached("refused"), NotReached("slow")], ids=["down", "slow"])
 def test_a_server_that_cannot_be_reached_is_unavailable(failure: Exception) -> None:
     def handler(_: httpx.Request) -> httpx.Response:
         raise failure

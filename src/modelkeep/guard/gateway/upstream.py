@@ -10,33 +10,29 @@ import logging
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import quote
 
 import numpy as np
 import orjson
 
-from modelkeep.errors import MissingExtra, PredictionError
+from modelkeep.errors import PredictionError
 from modelkeep.guard.gateway.backend import Probabilities, softmax
+from modelkeep.guard.gateway.caller import Caller, NotReached, Reply
 from modelkeep.guard.gateway.refusals import Refusal, Unavailable
 from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON
 from modelkeep.guard.protocol.tensors import Array, TensorSpec, datatype_of, from_bytes, from_numbers
 
-try:
-    import httpcore  # what httpx sends by; httpx itself would take half a millisecond more for each request
-except ImportError as missing:
-    raise MissingExtra("guard", "httpx", "A gateway in front of another server") from missing
-
 log = logging.getLogger(__name__)
 
-Headers = Mapping[bytes | str, bytes | str] | None
+MOST = 1 << 26  # bytes of an answer
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
-_AWAY = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, httpcore.UnsupportedProtocol)
 
 
 class UpstreamBackend:
     """A model behind `url`. `gives` says what its output holds; logits become probabilities here.
 
     Tensors travel as binary data if the server's metadata name that extension, and as JSON if not. `timeout` is in
-    seconds, for each wait on the network.
+    seconds, for a whole answer.
     """
 
     def __init__(
@@ -54,12 +50,11 @@ class UpstreamBackend:
         self.input = input
         self.output = output
         self.gives = gives
-        self._url = url.rstrip("/")
-        self._model = f"/v2/models/{model}/versions/{version}" if version else f"/v2/models/{model}"
+        self._model = f"/v2/models/{quote(model, safe='')}"
+        if version:
+            self._model += f"/versions/{quote(version, safe='')}"
         self._binary: bool | None = None  # until the server was asked
-        self._timeout = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout)}
-        # Idle connections go before the server's own 5 s are over: uvicorn would close one just as we write to it.
-        self._pool = httpcore.AsyncConnectionPool(max_connections=connections, keepalive_expiry=2.0)
+        self._caller = Caller(url, timeout=timeout, connections=connections, most=MOST)
 
     async def predict(self, rows: Array) -> Probabilities:
         """The checked predictions `(n, classes)`; the rows go in one request, as they came."""
@@ -84,7 +79,7 @@ class UpstreamBackend:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._pool.aclose()
+        await self._caller.close()
 
     async def _has_binary(self) -> bool:
         try:
@@ -94,21 +89,19 @@ class UpstreamBackend:
         return isinstance(told, dict) and "binary_tensor_data" in (told.get("extensions") or ())
 
     async def _ask(
-        self, method: str, path: str, content: bytes | None = None, headers: Headers = None
-    ) -> httpcore.Response:
+        self, method: str, path: str, content: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> Reply:
         try:
-            response = await self._pool.request(
-                method, self._url + path, headers=headers, content=content, extensions=self._timeout
-            )
-        except _AWAY as error:
-            log.warning("The upstream cannot be reached: %r", error)
+            response = await self._caller.ask(method, path, content, headers)
+        except NotReached as error:
+            log.warning("The upstream cannot be reached: %s", error)
             raise Unavailable("The model cannot be reached now. Ask again.") from error
         if response.status != 200:
             log.warning("The upstream says %d to %s %s: %r", response.status, method, path, response.content[:500])
             raise Unavailable("The model does not answer now. Ask again.")
         return response
 
-    def _question(self, rows: Array, *, binary: bool) -> tuple[bytes, Headers]:
+    def _question(self, rows: Array, *, binary: bool) -> tuple[bytes, dict[str, str]]:
         tensor: dict[str, Any] = {"name": self.input, "shape": rows.shape, "datatype": datatype_of(rows)}
         output: dict[str, Any] = {"name": self.output.name}
         told = {"inputs": [tensor], "outputs": [output]}
@@ -122,11 +115,10 @@ class UpstreamBackend:
         header = orjson.dumps(told)
         return header + raw, {"Content-Type": BINARY, HEADER_LENGTH: str(len(header))}
 
-    def _read(self, response: httpcore.Response, rows: int) -> Probabilities:
+    def _read(self, response: Reply, rows: int) -> Probabilities:
         """The one tensor that was asked for, if the response holds it as it should be."""
         body = response.content
-        lengths = [value for name, value in response.headers if name.lower() == _HEADER_LENGTH]
-        end = int(lengths[0]) if lengths else len(body)
+        end = int(response.headers.get(_HEADER_LENGTH, len(body)))
         told = orjson.loads(body[:end])
         for one in told["outputs"]:
             size = (one.get("parameters") or {}).get("binary_data_size")
