@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+from guard.gateway.processes import free_port
 from guard.postgres_server import PostgresServer
 from modelkeep.guard.grid import ONE, budget, distortion, snap
 from modelkeep.guard.store.postgres import PostgresStore
@@ -69,9 +69,7 @@ class Replica:
     """One gateway process, to be killed and started again."""
 
     def __init__(self, folder: Path, store: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.address = f"http://127.0.0.1:{port}"
         self.settings = folder / f"{port}.toml"
         self.settings.write_text(SETTINGS.format(port=port, store=store))

@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 
 from modelkeep.errors import GuardError
 from modelkeep.guard.gateway.chosen import TABLES, AnyDefence, Quantised, Section
-from modelkeep.guard.store.store import Store
+from modelkeep.guard.store import Store, open_store
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Size = Annotated[int, Field(ge=1)]
@@ -165,15 +165,9 @@ def checked(given: dict[str, Any], where: str, folder: Path) -> Config:
 
 
 def opened(config: Config) -> Store:
-    """The store that the settings name."""
-    parts = urlsplit(config.store.url)
-    if parts.scheme == "sqlite":
-        from modelkeep.guard.store.sqlite import SqliteStore
-
-        return SqliteStore(config.at(parts.path.removeprefix("/")))
-    from modelkeep.guard.store.postgres import PostgresStore
-
-    return PostgresStore(config.store.url)
+    """The store that the settings name; a relative path starts in the file's own folder."""
+    scheme, _, path = config.store.url.partition(":///")
+    return open_store(f"sqlite:///{config.at(path).absolute()}" if scheme == "sqlite" else config.store.url)
 
 
 def _sentence(error: Any) -> str:
