@@ -35,7 +35,7 @@ demo: setup
 test: setup system peers check unit
 
 unit:
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: setup
 	$(BIN)/ruff format --check .
