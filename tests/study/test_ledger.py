@@ -9,8 +9,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
-from threading import Thread
+from threading import Thread, Timer
 
 import psutil
 import pytest
@@ -131,6 +132,18 @@ def test_many_runners_share_the_trials_without_overlap(tmp_path: Path) -> None:
     assert Counter(finished) == Counter(t.identity for t in TRIALS)
     with Ledger(path) as own:
         assert own.counts("study") == {"done": 20}
+
+
+def test_a_ledger_that_another_runner_is_making_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("CREATE TABLE something (x)")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("INSERT INTO something VALUES (1)")
+        (ending := Timer(0.3, other.execute, ["COMMIT"])).start()
+        with Ledger(path) as own:
+            assert own.studies() == []
+        ending.join()
 
 
 def test_the_same_name_with_other_trials_replaces_the_study_and_keeps_results(filled: Ledger) -> None:

@@ -29,6 +29,7 @@ LEASE_SECONDS = 60.0
 recognised at once; this is for other hosts."""
 
 _SCHEMA_VERSION = 1
+_PATIENCE = 30.0  # seconds that a change waits for those of other runners
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trials (
     identity TEXT PRIMARY KEY, function TEXT NOT NULL, parameters TEXT NOT NULL, seed TEXT NOT NULL, code TEXT NOT NULL
@@ -105,7 +106,7 @@ class Ledger:
         # read stays true until it has written.
         with ExitStack() as refused:
             try:
-                self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
+                self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
                 refused.callback(self._database.close)
                 self._database.row_factory = sqlite3.Row
                 version = self._prepare()
@@ -119,7 +120,7 @@ class Ledger:
             refused.pop_all()
 
     def _prepare(self) -> int:
-        self._database.execute("PRAGMA journal_mode = WAL")
+        self._write_ahead()
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("PRAGMA foreign_keys = ON")
         with self._change():
@@ -130,6 +131,19 @@ class Ledger:
                 self._database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
                 version = _SCHEMA_VERSION
         return version
+
+    def _write_ahead(self) -> None:
+        """Keep a write-ahead log. This one statement does not wait for a lock as all others do, so we do."""
+        patience = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > patience:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def __enter__(self) -> Self:
         return self
