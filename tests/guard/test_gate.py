@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, PredictionError, StoreUnavailable
+from modelkeep.errors import GuardError, InputError, PredictionError, StoreUnavailable
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW
 from modelkeep.guard.defences.none import NoDefence
 from modelkeep.guard.defences.top1 import TopOne
+from modelkeep.guard.defences.unordered import Unordered
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.grid import ONE, Units, budget, distortion, snap
 from modelkeep.guard.policy import Policy
@@ -224,6 +225,11 @@ def test_other_settings_are_another_epoch() -> None:
     }
     assert len(epochs) == 9
     assert policy().epoch == policy().epoch
+
+
+def test_a_state_that_the_gate_would_not_keep_is_refused(store: SqliteStore) -> None:
+    with pytest.raises(GuardError, match=f"'{Unordered.name}' has a state"):
+        Gate(policy(Unordered(0.5)), store)
 
 
 def test_what_is_no_prediction_is_no_answer(store: SqliteStore) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError
+from modelkeep.errors import GuardError, InputError
 from modelkeep.guard.compiled import compiled
 from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
 from modelkeep.guard.defences.none import NoDefence
@@ -57,10 +57,16 @@ class Gate:
         self._ordered = policy.defence if isinstance(policy.defence, ModelGuardS) else None
         self.centroids = Centroids(policy.classes)
         self._kept: dict[bytes, NDArray[np.int32]] = {}  # answers that the store holds, and so never change
+        state = policy.defence.initial(policy.classes)
         if self._ordered is not None:
-            self._plant(self._ordered.initial(policy.classes))
+            self._plant(state)
             for label in range(policy.classes):
                 self._refresh(label)
+        elif state is not None:  # it would begin anew with each call, and answer cleanly
+            raise GuardError(
+                f"The defence {policy.defence.name!r} has a state, and a gate keeps that of ModelGuard-S only. "
+                "Use ModelGuardS, or a defence without a state such as ModelGuardW."
+            )
 
     def answer(
         self, raw: NDArray[Any], queries: Sequence[bytes], inputs: torch.Tensor | None = None
