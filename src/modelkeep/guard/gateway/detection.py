@@ -25,7 +25,7 @@ EARLIER = 256  # queries of a principal that the next one is compared with
 RECENT = 512  # distances and confidences that a score is computed from
 PRINCIPALS = 256  # principals that are watched at a time; who was silent longest is forgotten first
 ENOUGH = 100  # distances below which nothing is said, as in PRADA
-NORMAL = 0.9  # W below this is unusual: PRADA's δ for its data sets lies between 0.87 and 0.96
+NORMAL = 0.9  # W below this is unusual
 APART = 0.2  # a KS distance above this, and above chance, is unusual
 
 Floats = NDArray[np.float32]
