@@ -19,7 +19,7 @@ from modelkeep.guard.gateway import connection, journal
 from modelkeep.guard.gateway.assemble import assembled, planned
 from modelkeep.guard.gateway.config import checked
 from modelkeep.guard.gateway.principals import Principals, add_key
-from modelkeep.guard.gateway.refusals import NotOperator
+from modelkeep.guard.refusals import NotOperator
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Event, Principal
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from modelkeep.errors import StoreUnavailable
 from modelkeep.guard.gateway import principals as module
 from modelkeep.guard.gateway.principals import KEEP, OPERATOR, Principals, add_key, hashed, new_key
-from modelkeep.guard.gateway.refusals import TooLarge, TooMany, Unauthorised, Unavailable
+from modelkeep.guard.refusals import TooLarge, TooMany, Unauthorised, Unavailable
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Lease, Principal
 

@@ -15,9 +15,9 @@ from guard.gateway.gateways import CLASSES, SHAPE, running, small_service
 from modelkeep.errors import PredictionError
 from modelkeep.guard.gateway.backend import Probabilities, softmax
 from modelkeep.guard.gateway.caller import NotReached, Reply
-from modelkeep.guard.gateway.refusals import Unavailable
 from modelkeep.guard.gateway.upstream import UpstreamBackend
 from modelkeep.guard.protocol.tensors import TensorSpec
+from modelkeep.guard.refusals import Unavailable
 
 ROWS = np.linspace(0, 1, 12, dtype=np.float32).reshape(2, *SHAPE)
 LOGITS = np.array([[1, 2, 3, 4], [0.5, 0, -1, 0]], np.float32)

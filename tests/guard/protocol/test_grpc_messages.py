@@ -13,10 +13,10 @@ from google.protobuf import descriptor_pool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.guard.gateway.refusals import Malformed, Refusal
 from modelkeep.guard.protocol import inference_pb2 as pb
 from modelkeep.guard.protocol.grpc_messages import build_response, parse_request
 from modelkeep.guard.protocol.messages import InferenceResponse, Tensor
+from modelkeep.guard.refusals import Malformed, Refusal
 
 
 def descriptor(file: Path) -> bytes:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.guard.gateway.refusals import Malformed, Refusal
 from modelkeep.guard.protocol.messages import InferenceResponse, Tensor
 from modelkeep.guard.protocol.rest import HEADER_LENGTH, build_response, parse_request
+from modelkeep.guard.refusals import Malformed, Refusal
 
 X: dict[str, Any] = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
 RAW: dict[str, Any] = {"name": "x", "shape": [2], "datatype": "UINT8", "parameters": {"binary_data_size": 2}}

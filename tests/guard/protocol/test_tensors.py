@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from modelkeep.guard.gateway.refusals import Malformed, Refusal, TooLarge
 from modelkeep.guard.protocol import inference_pb2 as pb
 from modelkeep.guard.protocol.grpc_messages import CONTENTS
 from modelkeep.guard.protocol.grpc_messages import parse_request as parse_message
@@ -26,6 +25,7 @@ from modelkeep.guard.protocol.tensors import (
     from_numbers,
     query_hashes,
 )
+from modelkeep.guard.refusals import Malformed, Refusal, TooLarge
 
 
 def arrays(datatype: str) -> st.SearchStrategy[Array]:

@@ -15,10 +15,10 @@ from pydantic import BaseModel
 from modelkeep import __version__
 from modelkeep.errors import MissingExtra
 from modelkeep.guard.gateway import schemas
-from modelkeep.guard.gateway.refusals import Malformed, Refusal, TooLarge
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.protocol.messages import InferenceRequest
 from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON, build_response, parse_request
+from modelkeep.guard.refusals import Malformed, Refusal, TooLarge
 
 try:
     from fastapi import FastAPI, Request, Response

@@ -18,11 +18,11 @@ from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
-from modelkeep.guard.gateway.refusals import Refusal
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.grid import distortion, snap
 from modelkeep.guard.policy import Policy
 from modelkeep.guard.protocol.tensors import DTYPES, Array, TensorSpec, query_hashes
+from modelkeep.guard.refusals import Refusal
 from modelkeep.guard.store.store import Store
 from modelkeep.model import Model
 

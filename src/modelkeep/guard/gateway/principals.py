@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from modelkeep.errors import StoreUnavailable
-from modelkeep.guard.gateway.refusals import NotOperator, TooLarge, TooMany, Unauthorised, Unavailable
+from modelkeep.guard.refusals import NotOperator, TooLarge, TooMany, Unauthorised, Unavailable
 from modelkeep.guard.store.store import Lease, Principal, Store
 
 T = TypeVar("T")

@@ -23,11 +23,11 @@ from modelkeep.guard.gateway.backend import Backend
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
-from modelkeep.guard.gateway.refusals import BadUpstream, Malformed, NotFound, Refusal, TooLarge, Unavailable
 from modelkeep.guard.gateway.traffic import Traffic
 from modelkeep.guard.grid import Predictions, Units, confidences, distortion
 from modelkeep.guard.protocol.messages import InferenceRequest, InferenceResponse, Tensor
 from modelkeep.guard.protocol.tensors import DTYPES, Array, TensorSpec, canonical, query_hashes
+from modelkeep.guard.refusals import BadUpstream, Malformed, NotFound, Refusal, TooLarge, Unavailable
 
 log = logging.getLogger(__name__)
 

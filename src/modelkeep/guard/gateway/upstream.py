@@ -18,9 +18,9 @@ import orjson
 from modelkeep.errors import PredictionError
 from modelkeep.guard.gateway.backend import Probabilities, softmax
 from modelkeep.guard.gateway.caller import Caller, NotReached, Reply
-from modelkeep.guard.gateway.refusals import Refusal, Unavailable
 from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON
 from modelkeep.guard.protocol.tensors import Array, TensorSpec, datatype_of, from_bytes, from_numbers
+from modelkeep.guard.refusals import Refusal, Unavailable
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelkeep.guard.gateway.refusals import Malformed
 from modelkeep.guard.protocol import inference_pb2 as pb
 from modelkeep.guard.protocol.messages import InferenceRequest, InferenceResponse, Tensor
 from modelkeep.guard.protocol.tensors import DTYPES, ELEMENTS, Array, datatype_of, dtype_of, from_bytes, from_numbers
+from modelkeep.guard.refusals import Malformed
 
 CONTENTS = {
     "BOOL": "bool_contents",

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import orjson
 
-from modelkeep.guard.gateway.refusals import Malformed
 from modelkeep.guard.protocol.messages import InferenceRequest, InferenceResponse, Tensor
 from modelkeep.guard.protocol.tensors import DTYPES, ELEMENTS, datatype_of, from_bytes, from_numbers, short
+from modelkeep.guard.refusals import Malformed
 
 HEADER_LENGTH: Final = "Inference-Header-Content-Length"
 JSON: Final = "application/json"

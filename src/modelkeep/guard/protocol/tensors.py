@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.guard.gateway.refusals import Malformed, TooLarge
+from modelkeep.guard.refusals import Malformed, TooLarge
 
 Array = NDArray[Any]
 
@@ -104,7 +104,7 @@ def from_numbers(data: object, datatype: object, shape: object, name: str, most:
     array([[1. , 2.5]], dtype=float32)
     >>> from_numbers([300], "UINT8", [1], "x")
     Traceback (most recent call last):
-    modelkeep.guard.gateway.refusals.Malformed: Input 'x' holds a number that UINT8 cannot hold.
+    modelkeep.guard.refusals.Malformed: Input 'x' holds a number that UINT8 cannot hold.
     """
     dtype = dtype_of(datatype, name)
     size = size_of(shape, name, most)
