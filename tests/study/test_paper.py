@@ -87,6 +87,13 @@ def test_a_missing_point_is_a_gap_in_the_picture() -> None:
     assert np.isnan(second)
 
 
+def test_no_two_of_many_curves_look_alike() -> None:
+    many = replace(curve_result(), series={f"curve {i}": (None, None) for i in range(8)}, paper={})
+    legend = many.draw().axes[0].get_legend()
+    assert legend is not None
+    assert len({(line.get_color(), line.get_linestyle()) for line in legend.get_lines()}) == 8
+
+
 def table_result() -> PaperTable:
     return PaperTable(
         study="s",

@@ -155,7 +155,7 @@ class PaperCurves(Result):
         title = "lines: the paper's, dots: ours" if self.paper else ""
         ax = plots.axes(drawn, title, self.x_label, self.y_label)
         for i, (name, points) in enumerate(self.series.items()):
-            colour = plots.PALETTE[i % len(plots.PALETTE)]
+            colour, ls = plots.PALETTE[i % len(plots.PALETTE)], "-" if i < len(plots.PALETTE) else "--"
             low, value, high = zip(*((e.low, e.value, e.high) if e else (math.nan,) * 3 for e in points), strict=True)
             if name in self.paper:
                 ax.plot(self.x, self.paper[name], color=colour, lw=1.5, label=name)
@@ -163,13 +163,16 @@ class PaperCurves(Result):
                 ax.plot(self.x, value, color=colour, lw=0, marker="o", ms=4)
             else:
                 ax.fill_between(self.x, low, high, color=colour, alpha=0.18, lw=0)
-                ax.plot(self.x, value, color=colour, lw=2, marker="o", ms=4, label=name)
+                ax.plot(self.x, value, color=colour, ls=ls, lw=2, marker="o", ms=4, label=name)
         ax.axhline(0, color=plots.MUTED, lw=0.8)
         if self.log_x:
             ax.set_xscale("log")
             ax.set_xticks(self.x, [f"{x:g}" for x in self.x])
             ax.minorticks_off()
-        ax.legend(frameon=False, fontsize=8, labelcolor=plots.INK)
+        legend = ax.legend(frameon=False, fontsize=8, labelcolor=plots.INK)
+        if len(self.series) > len(plots.PALETTE):  # so many leave no room among them
+            legend.set_loc("upper left")
+            legend.set_bbox_to_anchor((1, 1))
         return drawn
 
     def _printed(self, name: str) -> tuple[float | None, ...]:
