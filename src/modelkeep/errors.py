@@ -61,6 +61,26 @@ class StoreUnavailable(GuardError):
     """The durable state cannot be reached now; nothing was lost, and the same call may be made again."""
 
 
+class GovernError(ModelKeepError):
+    """Parties cannot work together as they are: another agreement, a wrong identity, a ledger that does not fit."""
+
+
+class ConsentRefused(GovernError):
+    """A party does not consent to a pass, or not any more. The message is that party's reason."""
+
+
+class ConsentPending(ConsentRefused):
+    """A party has not decided yet: the same pass may be asked for again."""
+
+
+class PartyUnavailable(GovernError):
+    """A party cannot be reached, did not answer in time or broke off; nothing was lost, and the pass may run again."""
+
+
+class WireError(PartyUnavailable):
+    """What came over the wire is not a message that may come: too large, of the wrong shape, damaged, out of turn."""
+
+
 class MissingExtra(ModelKeepError, ImportError):
     """An optional dependency is needed and not installed."""
 

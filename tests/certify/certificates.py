@@ -14,8 +14,7 @@ import torch
 from modelkeep import Data, Model, datasets
 from modelkeep.architectures import cnn_2c2f
 from modelkeep.certify.certificate import certificate
-from modelkeep.certify.schema import canonical
-from modelkeep.certify.signing import Signer
+from modelkeep.signing import Signer, canonical
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 
 

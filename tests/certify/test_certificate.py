@@ -23,8 +23,8 @@ from modelkeep.certify import verifier
 from modelkeep.certify.certificate import certificate
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.schema import Certificate
-from modelkeep.certify.signing import Signer, default_key
 from modelkeep.errors import InputError, ModelError
+from modelkeep.signing import Signer, default_key
 
 
 def linear(bias: bool = True) -> Model:
@@ -174,7 +174,7 @@ def test_where_the_key_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def test_two_who_come_first_at_once_get_one_key(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from modelkeep.certify.signing import Signer; "
+    program = "import sys; from pathlib import Path; from modelkeep.signing import Signer; "
     program += "sys.stdin.read(); print(Signer.at(Path(sys.argv[1])).public_key)"
     command = [sys.executable, "-c", program, str(tmp_path / "key.pem")]
     started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]

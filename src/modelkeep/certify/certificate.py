@@ -30,12 +30,12 @@ from modelkeep.certify.schema import (
     StoredTensor,
     Summary,
     Weights,
-    canonical,
 )
 from modelkeep.certify.tracing import operations
 from modelkeep.data import Data
 from modelkeep.errors import InputError, ModelError
 from modelkeep.model import Model
+from modelkeep.signing import canonical
 
 SLACK = 1e-6
 """By this share each radius is made smaller: room for whoever computes it again in another order."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,9 +12,7 @@ from modelkeep.attack.ball import Norm
 from modelkeep.errors import InputError
 from modelkeep.files import replacing
 from modelkeep.results import Estimate
-
-if TYPE_CHECKING:
-    from modelkeep.certify.signing import Signer
+from modelkeep.signing import Signer, canonical
 
 
 class _Plain(BaseModel):
@@ -168,15 +166,6 @@ class Certificate(_Plain):
         except OSError as error:
             raise InputError(f"'{path}' cannot be written: {error.strerror}.") from error
         return path
-
-
-def canonical(content: Any) -> bytes:
-    """The one way to write JSON that is signed and hashed.
-
-    >>> canonical({"b": 1.0, "a": "ε"})
-    b'{"a":"\\xce\\xb5","b":1.0}'
-    """
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def _lines(value: Any) -> str:

@@ -95,10 +95,10 @@ def certify(
 
     from modelkeep import progress
     from modelkeep.certify.certificate import certificate
-    from modelkeep.certify.signing import Signer, default_key
     from modelkeep.errors import InputError
     from modelkeep.files import replacing
     from modelkeep.formats.weights import write_weights
+    from modelkeep.signing import Signer, default_key
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     examined, labelled = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))

@@ -1,17 +1,46 @@
-"""Signing: the owner's Ed25519 key, made at first use and readable by nobody else."""
+"""Signing: the owner's Ed25519 key, made at first use and readable by nobody else, and what is signed with it."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modelkeep.errors import InputError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+
+def canonical(content: Any) -> bytes:
+    """The one way to write JSON that is signed and hashed.
+
+    >>> canonical({"b": 1.0, "a": "ε"})
+    b'{"a":"\\xce\\xb5","b":1.0}'
+    """
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def is_signed(content: bytes, signature: str, public_key: str) -> bool:
+    """Whether the signature of the content is the public key's (both in hexadecimal)."""
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        _public(public_key).verify(bytes.fromhex(signature), content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _public(key: str) -> Ed25519PublicKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    return Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
 
 
 def default_key() -> Path:
