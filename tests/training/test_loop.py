@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -261,3 +262,34 @@ def test_what_does_not_fit_together_is_refused(fresh: Make, shapes: Data, dot: D
     frozen.module.requires_grad_(False)
     with pytest.raises(InputError, match="nothing to train"):
         fit(frozen, shapes, cross_entropy, Recipe(steps=1), seed=0)
+
+
+def test_micro_batches_add_up_to_the_gradient_of_the_batch(small_cnn: Model, shapes: Data) -> None:
+    weights_after = []
+    data = Data(shapes.x, shapes.y, small_cnn.classes)
+    for parts in (1, 3):
+        model = deepcopy(small_cnn)
+        fitted = fit(
+            model,
+            data,
+            cross_entropy,
+            Recipe(steps=3, batch_size=16, optimizer=SGD(), learning_rate=0.1, micro_batches=parts, evaluate_every=1),
+            seed=3,
+        )
+        weights_after.append((weights(model), [row.train_loss for row in fitted.history]))
+    (whole, losses), (in_parts, losses_in_parts) = weights_after
+    assert losses_in_parts == pytest.approx(losses, rel=1e-5)
+    for name, tensor in whole.items():
+        torch.testing.assert_close(in_parts[name], tensor, rtol=1e-4, atol=1e-6)
+    assert any(not torch.equal(in_parts[name], tensor) for name, tensor in whole.items())  # they were really parts
+
+
+def test_more_micro_batches_than_examples_and_gradients_of_ones_own(fresh: Make, shapes: Data) -> None:
+    fit(fresh(), shapes.first(3), cross_entropy, Recipe(steps=2, batch_size=2, micro_batches=8), seed=0)
+
+    class Own:
+        def gradients(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+            raise AssertionError
+
+    with pytest.raises(InputError, match="needs whole batches"):
+        fit(fresh(), shapes, Own(), Recipe(steps=1, micro_batches=2), seed=0)

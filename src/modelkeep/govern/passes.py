@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
@@ -15,6 +15,7 @@ from modelkeep.signing import Signer, canonical, is_signed
 
 Purpose = Literal["train", "evaluate", "infer"]
 T = TypeVar("T")
+_READERS: dict[type, TypeAdapter[Any]] = {}  # slow to make
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,13 @@ def read_consent(values: Mapping[str, Any]) -> Consent:
 
 def read(kind: type[T], values: Any) -> T:
     """A dataclass from JSON values of somebody else's: exact types, nothing missing, nothing more."""
+    if kind not in _READERS:
+        _READERS[kind] = TypeAdapter(kind)
     try:
-        found: T = _adapter(kind).validate_json(canonical(values), strict=True, extra="forbid")
+        found: T = _READERS[kind].validate_json(canonical(values), strict=True, extra="forbid")
     except (ValidationError, ValueError) as error:
         raise GovernError(f"This is no {kind.__name__.lower()}: {error}") from error
     return found
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _content(to: Pass, party: str, head: str) -> bytes:

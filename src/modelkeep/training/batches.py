@@ -20,6 +20,16 @@ def derived_seed(seed: int, purpose: str, *counters: int) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
+def part_seed(seed: int, step: int, part: int) -> int:
+    """The seed of one micro-batch of a step, from the run's seed for that purpose."""
+    return seed + step + (part << 32)
+
+
+def parts_of(batch: torch.Tensor, parts: int) -> tuple[torch.Tensor, ...]:
+    """The micro-batches of a batch, of nearly the same size; no more of them than there are examples."""
+    return batch.tensor_split(max(1, min(parts, len(batch))))
+
+
 class Batches:
     """The order in which a run sees the `n` examples of its data."""
 

@@ -19,7 +19,7 @@ from modelkeep.model import Model
 from modelkeep.results import Provenance
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training import interruption, parallel
-from modelkeep.training.batches import Batches, derived_seed
+from modelkeep.training.batches import Batches, derived_seed, part_seed, parts_of
 from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.evaluation import evaluate
 from modelkeep.training.history import Evaluation, Fitted, Meter, best_of
@@ -100,6 +100,8 @@ class _Run:
         self.group = parallel.group()
         if self.group.size > 1 and isinstance(objective, OwnGradients | Stateful):
             raise InputError("An objective that keeps state or computes its own gradients trains in one process only.")
+        if recipe.micro_batches > 1 and isinstance(objective, OwnGradients):
+            raise InputError("An objective that computes its own gradients needs whole batches: micro_batches=1.")
         self.batches = Batches(len(data), recipe, seed)
         self.total = recipe.total(self.batches.per_epoch)
         self.optimizer = recipe.optimizer.build(parameters)
@@ -149,24 +151,37 @@ class _Run:
             x = self.batches.augmented(x, number, model.bounds)
         if self.group.size > 1:
             x, y, index, weight = *map(self.group.shard, (x, y, index)), self.group.weight(len(index))
-        self.generator.manual_seed(self.objective_seed + number)
-        # What dropout draws from. `torch.manual_seed` would do it for all devices, and takes a hundred times longer.
-        torch.default_generator.manual_seed(self.modules_seed + number)
-        if not self.on_cpu:
-            torch.cuda.manual_seed(self.modules_seed + number)
-        step = Step(number, self.total, self.batches.per_epoch, index, self.generator)
-        self.learning_rate = at(self.recipe.learning_rate, step)
+        self.learning_rate = at(self.recipe.learning_rate, Step(number, self.total, self.batches.per_epoch))
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         for parameter in self.parameters:
             parameter.grad = None
-        values = self.differentiate(model, x, y, step)
+        values = self.gradients(x, y, index)
         if self.group.size > 1:
             gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
             self.group.average([*gradients, *self.statistics, *values.values()], weight)
         self.meter.add(number, self.learning_rate, values)
         self.optimizer.step()
         self.step += 1
+
+    def gradients(self, x: torch.Tensor, y: torch.Tensor, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Leave the batch's gradient in the parameters, one micro-batch after the other; the means over the batch."""
+        means: dict[str, torch.Tensor] = {}
+        parts = zip(*(parts_of(tensor, self.recipe.micro_batches) for tensor in (x, y, index)), strict=True)
+        for part, (some_x, some_y, rows) in enumerate(parts):
+            self.generator.manual_seed(part_seed(self.objective_seed, self.step, part))
+            seed = part_seed(self.modules_seed, self.step, part)
+            # What dropout draws from. `torch.manual_seed` does it for all devices, and takes a hundred times longer.
+            torch.default_generator.manual_seed(seed)
+            if not self.on_cpu:
+                torch.cuda.manual_seed(seed)
+            step = Step(self.step, self.total, self.batches.per_epoch, rows, self.generator)
+            share = len(rows) / len(index) if len(rows) < len(index) else 1.0
+            values = self.differentiate(self.model, some_x, some_y, step, share)
+            if share == 1.0:
+                return values
+            means = {name: means.get(name, 0) + share * value for name, value in values.items()}
+        return means
 
     def evaluation_due(self) -> bool:
         """Whether a row of the history is due after the last step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +15,14 @@ from modelkeep.training.schedules import Step
 Metrics = Mapping[str, torch.Tensor]
 Loss = torch.Tensor | tuple[torch.Tensor, Metrics]
 """A scalar to differentiate, alone or with named scalars whose means go into the history."""
-Differentiated = Callable[[Model, torch.Tensor, torch.Tensor, Step], dict[str, torch.Tensor]]
+
+
+class Differentiated(Protocol):
+    """A step's work on a batch, or on a `share` of it: gradients are added up, the values are this part's own."""
+
+    def __call__(
+        self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step, share: float = 1.0, /
+    ) -> dict[str, torch.Tensor]: ...
 
 
 class Objective(Protocol):
@@ -84,17 +91,19 @@ def name_of(objective: Objective | OwnGradients) -> str:
 
 
 def gradients_of(objective: Objective | OwnGradients) -> Differentiated:
-    """A step's work: leaves the objective's gradient in the parameters; the loss and the metrics, by name."""
+    """A step's work: adds the objective's gradient to the parameters'; the loss and the metrics, by name."""
     own = isinstance(objective, OwnGradients)
     loss_of = objective.gradients if isinstance(objective, OwnGradients) else objective
 
-    def differentiated(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> dict[str, torch.Tensor]:
+    def differentiated(
+        model: Model, x: torch.Tensor, y: torch.Tensor, step: Step, share: float = 1.0
+    ) -> dict[str, torch.Tensor]:
         if not own and len(x) == 0:  # Poisson sampling drew nobody, and nobody has no mean
             return {"loss": torch.zeros((), device=model.device)}
         found = loss_of(model, x, y, step)
         loss, metrics = found if isinstance(found, tuple) else (found, {})
         if not own:
-            loss.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(loss if share == 1.0 else loss * share)
         return {"loss": loss.detach(), **{name: value.detach() for name, value in metrics.items()}}
 
     return differentiated

@@ -88,7 +88,9 @@ class Recipe:
     `evaluate_every` counts steps (None: once per epoch). `trainable` names parts of the network, such as
     `("conv1", "head")`: everything else, batch-norm statistics included, stays as it is (empty: all is trained).
     `sampling="poisson"` takes each example into a batch independently, as private training must; `replays` gives
-    each batch to the objective so many times in a row, as free adversarial training does.
+    each batch to the objective so many times in a row, as free adversarial training does. With `micro_batches` each
+    batch goes through the network in so many parts, whose gradients are added up: less memory, and work for all at
+    the same time where a network is split between parties. Batch norm then sees one part at a time.
 
     >>> recipe = Recipe(epochs=3, optimizer=SGD(momentum=0.9), learning_rate=0.1)
     >>> Recipe.from_json(recipe.to_json()) == recipe
@@ -108,11 +110,12 @@ class Recipe:
     trainable: tuple[str, ...] = ()
     sampling: Literal["shuffle", "poisson"] = "shuffle"
     replays: int = 1
+    micro_batches: int = 1
 
     def __post_init__(self) -> None:
         if (self.epochs is None) == (self.steps is None):
             raise InputError(f"A Recipe needs either epochs or steps. Got epochs={self.epochs}, steps={self.steps}.")
-        for name in ("epochs", "steps", "batch_size", "evaluate_every", "replays"):
+        for name in ("epochs", "steps", "batch_size", "evaluate_every", "replays", "micro_batches"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise bad_parameter("Recipe", name, "at least 1", value)
