@@ -1,0 +1,107 @@
+"""Entry: one pass as a party logs it, chained to the entry before by its hash and signed by the party."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Literal, Self
+
+from modelkeep.govern.passes import Consent, Pass
+from modelkeep.signing import Signer, canonical, is_signed
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """What crossed between two legs in one pass: to or from whom, and the BLAKE3 digest and size of all of it.
+
+    `at` is the lower leg of the link, so that both ends of it name it alike.
+    """
+
+    peer: str
+    what: Literal["activations", "gradients", "answers"]
+    at: int
+    digest: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One pass: who consented to it and what crossed. It holds no times, so that a replayed pass gives it again.
+
+    `previous` is the hash of the entry before (empty for the first one).
+    """
+
+    of: Pass
+    consents: tuple[Consent, ...]
+    sent: tuple[Crossing, ...]
+    received: tuple[Crossing, ...]
+    previous: str
+    signature: str
+
+    @property
+    def number(self) -> int:
+        """The pass's number: the place of the entry in the ledger."""
+        return self.of.number
+
+    @cached_property
+    def hash(self) -> str:
+        """The SHA-256 of all but the signature."""
+        return sha256(canonical(_content(self.of, self.consents, self.sent, self.received, self.previous))).hexdigest()
+
+    @classmethod
+    def sign(
+        cls,
+        of: Pass,
+        consents: Sequence[Consent],
+        sent: Sequence[Crossing],
+        received: Sequence[Crossing],
+        *,
+        previous: str,
+        party: str,
+        signer: Signer,
+    ) -> Self:
+        """The entry of the party whose signer it is, the consents in the order of the names."""
+        ordered = tuple(sorted(consents, key=lambda consent: consent.party))
+        unsigned = cls(of, ordered, tuple(sent), tuple(received), previous, "")
+        return cls(of, ordered, tuple(sent), tuple(received), previous, seal("entry", unsigned.hash, party, signer))
+
+    def is_of(self, party: str, public_key: str) -> bool:
+        """Whether the party signed it."""
+        return is_sealed("entry", self.hash, self.signature, party, public_key)
+
+    def line(self) -> str:
+        """The one line of JSON as which it is kept."""
+        content = _content(self.of, self.consents, self.sent, self.received, self.previous)
+        return canonical({**content, "signature": self.signature}).decode()
+
+
+def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signer) -> str:
+    """The signature under the hash of an entry or event; it says which, so that none can stand for another."""
+    return signer.sign(canonical({kind: digest, "party": party}))
+
+
+def is_sealed(kind: Literal["entry", "event"], digest: str, signature: str, party: str, public_key: str) -> bool:
+    """Whether the party signed this entry or event."""
+    return is_signed(canonical({kind: digest, "party": party}), signature, public_key)
+
+
+def _content(
+    of: Pass, consents: Sequence[Consent], sent: Sequence[Crossing], received: Sequence[Crossing], previous: str
+) -> dict[str, Any]:
+    return {
+        "of": _plain(of),
+        "consents": [_plain(consent) for consent in consents],
+        "sent": [_plain(crossing) for crossing in sent],
+        "received": [_plain(crossing) for crossing in received],
+        "previous": previous,
+    }
+
+
+def _plain(record: Pass | Consent | Crossing) -> dict[str, Any]:
+    """As `asdict`, but five times as fast, since these records hold no others: an entry is made at every pass."""
+    return {name: getattr(record, name) for name in _NAMES[type(record)]}
+
+
+_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in (Pass, Consent, Crossing)}

@@ -1,0 +1,293 @@
+"""Ledger: a party's own log of all passes, a SQLite file to which only that party appends."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any, Self
+
+from modelkeep.errors import GovernError
+from modelkeep.files import replacing
+from modelkeep.govern.ledger.entry import Crossing, Entry
+from modelkeep.govern.ledger.events import Event
+from modelkeep.govern.passes import Consent, Pass, read
+from modelkeep.signing import Signer, canonical
+
+FORMAT = 1
+"""The format of ledgers and of their copies, raised when what they hold changes."""
+
+APPLICATION = 0x6D6B676C
+"""What marks a SQLite file as a ledger: "mkgl"."""
+
+_PATIENCE = 30.0  # seconds that a change waits for a lock; readers hold one only for moments
+_CHUNK = 256  # entries that are read at once, so that reading does not keep a pass waiting
+_SCHEMA = """
+CREATE TABLE about (party TEXT NOT NULL, public_key TEXT NOT NULL, committed INTEGER NOT NULL, syncs INTEGER NOT NULL);
+CREATE TABLE entries (number INTEGER PRIMARY KEY, line TEXT NOT NULL);
+CREATE TABLE events (number INTEGER PRIMARY KEY, line TEXT NOT NULL)
+"""
+
+
+class Ledger:
+    """The ledger of `party` in the file at `path`; it is made if there is none.
+
+    One process writes to it; its threads may share it. Every change is one transaction, so a process that is killed
+    leaves a whole chain; `sync` makes what was logged survive a loss of power too. Others read the file while it is
+    written (`Reading`).
+    """
+
+    def __init__(self, path: Path, party: str, signer: Signer) -> None:
+        self.path, self.party = path, party
+        self._signer = signer
+        self._lock = RLock()
+        with ExitStack() as refused:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Autocommit, because _change() opens each transaction itself.
+                self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+                refused.callback(self._database.close)
+                self._open()
+            except (sqlite3.Error, OSError) as error:
+                raise GovernError(f"The file '{path}' cannot be used as a ledger: {error}.") from error
+            refused.pop_all()
+
+    def _open(self) -> None:
+        # Before anything is written: a file that is something else must stay as it is.
+        application, version = self._value("PRAGMA application_id"), self._value("PRAGMA user_version")
+        fresh = self._value("SELECT count(*) FROM sqlite_master") == 0
+        if not fresh and application != APPLICATION:
+            raise GovernError(f"'{self.path}' is a SQLite database, but no ledger of passes. Choose another file.")
+        if not fresh and version != FORMAT:
+            raise GovernError(f"The ledger '{self.path}' has format {version}; this version reads format {FORMAT}.")
+        self._write_ahead()
+        self._database.execute("PRAGMA synchronous = NORMAL")
+        key = self._signer.public_key
+        if fresh:
+            with self._change():
+                for statement in _SCHEMA.split(";"):
+                    self._database.execute(statement)
+                self._database.execute("INSERT INTO about VALUES (?, ?, 0, 0)", (self.party, key))
+                self._database.execute(f"PRAGMA application_id = {APPLICATION}")
+                self._database.execute(f"PRAGMA user_version = {FORMAT}")
+        owner, owner_key, committed = self._database.execute(
+            "SELECT party, public_key, committed FROM about"
+        ).fetchone()
+        self._committed: int = committed
+        if owner != self.party:
+            raise GovernError(f"'{self.path}' is the ledger of '{owner}', not of '{self.party}'.")
+        if owner_key != key:
+            raise GovernError(
+                f"The ledger '{self.path}' is signed with another key: {owner_key[:16]}…, not {key[:16]}…. "
+                "Go on with that key, or begin a new agreement with a new ledger."
+            )
+        self._load()
+
+    def _write_ahead(self) -> None:
+        """Keep a write-ahead log. This one statement does not wait for a lock as all others do, so we do."""
+        patience = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > patience:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
+
+    def _load(self) -> None:
+        """Read once what every pass asks for: the end of both chains and how many passes of each kind there were."""
+        self._length: int = self._value("SELECT coalesce(max(number) + 1, 0) FROM entries")
+        self._heard: int = self._value("SELECT coalesce(max(number) + 1, 0) FROM events")
+        self._last = self._entry(self._length - 1).hash if self._length else ""
+        self._last_event = ""
+        if self._heard:
+            (line,) = self._database.execute("SELECT line FROM events WHERE number = ?", (self._heard - 1,)).fetchone()
+            self._last_event = read(Event, json.loads(line)).hash
+        self._counts: Counter[tuple[str, str]] = Counter(
+            {
+                (purpose, asker): passes
+                for purpose, asker, passes in self._database.execute(
+                    "SELECT json_extract(line, '$.of.purpose') AS purpose, json_extract(line, '$.of.asker') AS asker,"
+                    " count(*) FROM entries GROUP BY purpose, asker"
+                )
+            }
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    @property
+    def length(self) -> int:
+        """How many entries there are."""
+        return self._length
+
+    @property
+    def committed(self) -> int:
+        """How many of them are committed: all parties have logged these passes."""
+        return self._committed
+
+    def passes(self, purpose: str | None = None, asker: str | None = None) -> int:
+        """How many passes were logged, of this purpose or asked by this party."""
+        with self._lock:
+            return sum(
+                count
+                for (its_purpose, its_asker), count in self._counts.items()
+                if purpose in (None, its_purpose) and asker in (None, its_asker)
+            )
+
+    def head(self, number: int) -> str:
+        """The hash of the entry `number`; empty where that is before the first one."""
+        if number < 0:
+            return ""
+        with self._lock:
+            return self._last if number == self._length - 1 else self._entry(number).hash
+
+    def entries(self, start: int = 0) -> Iterator[Entry]:
+        """The entries from `start` on."""
+        while True:
+            with self._lock:
+                lines = self._database.execute(
+                    "SELECT line FROM entries WHERE number >= ? ORDER BY number LIMIT ?", (start, _CHUNK)
+                ).fetchall()
+            if not lines:
+                return
+            yield from (read(Entry, json.loads(line)) for (line,) in lines)
+            start += len(lines)
+
+    def events(self) -> list[Event]:
+        """All events."""
+        with self._lock:
+            return [
+                read(Event, json.loads(line))
+                for (line,) in self._database.execute("SELECT line FROM events ORDER BY number")
+            ]
+
+    def prepare(
+        self, of: Pass, consents: Sequence[Consent], sent: Sequence[Crossing], received: Sequence[Crossing]
+    ) -> Entry:
+        """Append the pass, not yet committed.
+
+        A replayed pass must be the one that is there already, and nothing is appended. One that was not committed
+        may also turn out differently: then it takes the place of the old one, and what came after that is gone.
+        """
+        with self._lock:
+            if not 0 <= of.number <= self._length:
+                raise GovernError(
+                    f"The ledger of '{self.party}' has {self._length} entries, so {of} cannot be its next one."
+                )
+            old = self._entry(of.number) if of.number < self._length else None
+            previous = self.head(of.number - 1)
+            entry = Entry.sign(of, consents, sent, received, previous=previous, party=self.party, signer=self._signer)
+            if entry == old:
+                return old
+            if of.number < self._committed and old is not None:
+                raise GovernError(
+                    f"{of} is committed in the ledger of '{self.party}', and came out differently when it ran again: "
+                    f"{_difference(old, entry)}. A replayed pass must be the very same; nothing was changed."
+                )
+            self._append(entry)
+            return entry
+
+    def _append(self, entry: Entry) -> None:
+        dropped = list(self.entries(entry.number)) if entry.number < self._length else []
+        with self._change():
+            if dropped:
+                self._database.execute("DELETE FROM entries WHERE number >= ?", (entry.number,))
+            self._database.execute("INSERT INTO entries VALUES (?, ?)", (entry.number, entry.line()))
+        self._counts.subtract((gone.of.purpose, gone.of.asker) for gone in dropped)
+        self._counts[entry.of.purpose, entry.of.asker] += 1
+        self._length, self._last = entry.number + 1, entry.hash
+
+    def commit(self, number: int) -> None:
+        """Mark all entries up to `number` as committed: every party has logged them."""
+        with self._lock:
+            if number >= self._length:
+                raise GovernError(
+                    f"The ledger of '{self.party}' has {self._length} entries, so pass {number} cannot be committed."
+                )
+            if number >= self._committed:
+                with self._change():
+                    self._database.execute("UPDATE about SET committed = ?", (number + 1,))
+                self._committed = number + 1
+
+    def event(self, kind: str, text: str, **values: Any) -> Event:
+        """Append to the party's own account of what happened."""
+        with self._lock:
+            event = Event.sign(
+                self._heard,
+                time.time(),
+                kind,
+                text,
+                values,
+                previous=self._last_event,
+                party=self.party,
+                signer=self._signer,
+            )
+            with self._change():
+                self._database.execute("INSERT INTO events VALUES (?, ?)", (event.number, event.line()))
+            self._heard, self._last_event = event.number + 1, event.hash
+            return event
+
+    def sync(self) -> None:
+        """Make all that was logged survive a loss of power: one change that is written through, and with it all."""
+        with self._lock:
+            try:
+                self._database.execute("PRAGMA synchronous = FULL")
+                with self._change():
+                    self._database.execute("UPDATE about SET syncs = syncs + 1")
+            finally:
+                self._database.execute("PRAGMA synchronous = NORMAL")
+
+    def export(self, path: Path) -> None:
+        """Write a copy for an auditor: a line that says whose ledger it is, then each entry and event as JSON."""
+        about = {"ledger": FORMAT, "party": self.party, "public_key": self._signer.public_key}
+        with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as file, self._lock:
+            file.write(canonical({**about, "committed": self._committed}).decode() + "\n")
+            file.writelines(f'{{"entry":{entry.line()}}}\n' for entry in self.entries())
+            file.writelines(f'{{"event":{event.line()}}}\n' for event in self.events())
+
+    def _entry(self, number: int) -> Entry:
+        found = self._database.execute("SELECT line FROM entries WHERE number = ?", (number,)).fetchone()
+        if found is None:
+            raise GovernError(f"The ledger of '{self.party}' has no entry {number}; it has {self._length}.")
+        return read(Entry, json.loads(found[0]))
+
+    def _value(self, statement: str) -> int:
+        value: int = self._database.execute(statement).fetchone()[0]
+        return value
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            yield
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):  # SQLite may have rolled back already
+                self._database.execute("ROLLBACK")
+            raise GovernError(
+                f"The ledger '{self.path}' cannot be written: {error}. What it held is all there and nothing was "
+                "added; see to the disk, then the same pass may run again."
+            ) from error
+
+
+def _difference(old: Entry, new: Entry) -> str:
+    """Which parts of two entries differ."""
+    parts = {"the pass": "of", "the consents": "consents", "what was sent": "sent", "what was received": "received"}
+    differing = [words for words, name in parts.items() if getattr(old, name) != getattr(new, name)]
+    return " and ".join([*differing[:-2], ", ".join(differing[-2:])] if differing else ["the entry before it"])
