@@ -1,0 +1,164 @@
+"""Stream: bytes both ways over one TLS connection, one thread reading while others write, all with deadlines.
+
+OpenSSL's connections may not be used by two threads at once, and Python guards them only since 3.13. So TLS works here
+on memory (`ssl.MemoryBIO`), under a lock that is never held while the network is waited for. Encrypting some hundred
+kilobytes before each call of the system also takes fewer of them than `SSLSocket` does with its record by record.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Iterable
+from contextlib import suppress
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+from modelkeep.errors import PartyUnavailable, WireError
+
+ENCRYPTED_AT_ONCE = 256 * 1024
+READ_AT_ONCE = 256 * 1024
+SOCKET_BUFFER = 4 * 2**20
+
+
+class Stream:
+    """One encrypted connection, before, during and after its handshake.
+
+    Args:
+        sock: A connected socket, which the stream takes over.
+        context: The TLS side of it: certificates and who is trusted.
+        server_side: Whether this side was connected to.
+    """
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that vanishes is noticed some day
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER)
+        self._socket = sock
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
+        self._using_tls, self._reading, self._writing = Lock(), Lock(), Lock()
+        self._buffer = memoryview(bytearray(READ_AT_ONCE))
+        self.sent_bytes = self.received_bytes = 0
+
+    def handshake(self, deadline: float) -> bytes:
+        """Agree on keys, and return the other side's certificate (DER)."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._push(self._outgoing.read(), deadline)
+                self._pull(deadline)
+            except ssl.SSLError as error:
+                with suppress(PartyUnavailable):
+                    self._push(self._outgoing.read(), deadline)  # the alert, by which the other side learns why
+                raise WireError(f"The TLS handshake failed: {_reason(error)}.") from error
+            else:
+                self._push(self._outgoing.read(), deadline)
+                return self._tls.getpeercert(binary_form=True) or b""
+
+    def write(self, stretches: Iterable[bytes | memoryview], deadline: float) -> None:
+        """Send all stretches, in one go even where several threads write; what fails leaves the stream broken."""
+        if not self._writing.acquire(timeout=max(deadline - monotonic(), 0)):
+            raise PartyUnavailable("The other side takes nothing: a message before this one is still under way.")
+        try:
+            waiting = 0
+            for stretch in stretches:
+                rest = memoryview(stretch)
+                while rest:
+                    with self._using_tls:
+                        written = self._tls.write(rest)  # one record
+                    rest = rest[written:]
+                    waiting += written
+                    if waiting >= ENCRYPTED_AT_ONCE:
+                        self._flush(deadline)
+                        waiting = 0
+            self._flush(deadline)
+        except ssl.SSLError as error:
+            raise self._broken(PartyUnavailable(f"The connection broke: {_reason(error)}.")) from error
+        finally:
+            self._writing.release()
+
+    def read(self, into: memoryview, deadline: float, *, idle: bool = False) -> None:
+        """Fill all of `into`. What fails leaves the stream broken, except for an `idle` wait in which nothing came."""
+        filled = 0
+        with self._reading:
+            while filled < len(into):
+                try:
+                    with self._using_tls:
+                        read: Any = self._tls.read(len(into) - filled, into[filled:])  # with a buffer: how many
+                    filled += read
+                except ssl.SSLWantReadError:
+                    self._pull(deadline, breaks=not (idle and filled == 0))
+                except ssl.SSLError as error:
+                    raise self._broken(WireError(f"What arrived is damaged: {_reason(error)}.")) from error
+
+    def close(self) -> None:
+        """End the connection; who waits on it, in any thread, is told so."""
+        self.shut()
+        with self._reading, self._writing:  # both were woken; nobody may use the number of a closed socket
+            self._socket.close()
+
+    def shut(self) -> None:
+        """Let nothing more through, but keep the socket, which other threads may be waiting on."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _broken(self, error: PartyUnavailable) -> PartyUnavailable:
+        self.shut()
+        return error
+
+    def _flush(self, deadline: float) -> None:
+        with self._using_tls:
+            encrypted = self._outgoing.read()
+        self._push(encrypted, deadline)
+
+    def _push(self, encrypted: bytes, deadline: float) -> None:
+        """Hand all of it to the network."""
+        rest = memoryview(encrypted)
+        while rest:
+            try:
+                sent = self._socket.send(rest)
+            except BlockingIOError:
+                if not self._wait(select.POLLOUT, deadline):
+                    raise self._broken(PartyUnavailable("The other side takes nothing.")) from None
+            except OSError as error:
+                raise self._broken(PartyUnavailable(f"The connection broke: {error.strerror}.")) from error
+            else:
+                rest = rest[sent:]
+                self.sent_bytes += sent
+
+    def _pull(self, deadline: float, *, breaks: bool = True) -> None:
+        """Give TLS what the network has, or wait for it."""
+        while True:
+            try:
+                received = self._socket.recv_into(self._buffer)
+            except BlockingIOError:
+                if not self._wait(select.POLLIN, deadline):
+                    error = PartyUnavailable("Nothing came from the other side in time.")
+                    raise self._broken(error) if breaks else error from None
+            except OSError as error:
+                raise self._broken(PartyUnavailable(f"The connection broke: {error.strerror}.")) from error
+            else:
+                break
+        if not received:
+            raise self._broken(PartyUnavailable("The other side closed the connection."))
+        self.received_bytes += received
+        with self._using_tls:
+            self._incoming.write(self._buffer[:received])
+
+    def _wait(self, event: int, deadline: float) -> bool:
+        """Wait until the socket can be read from or written to; false at the deadline."""
+        poll = select.poll()
+        poll.register(self._socket, event)
+        remaining = deadline - monotonic()
+        return remaining > 0 and bool(poll.poll(None if remaining == float("inf") else remaining * 1000))
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """OpenSSL's words for it, such as 'certificate verify failed'."""
+    return (error.reason or str(error)).lower().replace("_", " ")
