@@ -70,7 +70,11 @@ class ConsentRefused(GovernError):
 
 
 class ConsentPending(ConsentRefused):
-    """A party has not decided yet: the same pass may be asked for again."""
+    """A party has not decided yet: the same pass may be asked for again, best after so many seconds."""
+
+    def __init__(self, reason: str, seconds: float = 1.0) -> None:
+        self.seconds = seconds
+        super().__init__(reason)
 
 
 class PartyUnavailable(GovernError):
