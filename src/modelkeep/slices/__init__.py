@@ -8,8 +8,7 @@ Nothing is reordered, so `g(h(x))` equals `f(x)` bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -19,6 +18,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from modelkeep.errors import SliceError, bad_parameter
+from modelkeep.slices.attention import one_path
 from modelkeep.slices.halves import Halves, Place, unknown_place
 from modelkeep.slices.hooked import hooked_halves, hooked_places
 from modelkeep.slices.traced import Untraceable, identity, traced_halves, traced_places
@@ -171,31 +171,6 @@ def places(module: nn.Module, probe: torch.Tensor) -> tuple[str, ...]:
         return (INPUT, *traced_places(module, probe))
     except Untraceable:
         return (INPUT, *hooked_places(module, probe))
-
-
-def one_path(module: nn.Module) -> Callable[[], Any]:
-    """A context in which `module` computes in one way only, with gradients or without, hooked or not.
-
-    torch's attention layers have a fused path for inference that rounds differently; a cut could not be exact if
-    which path is taken depended on who is looking.
-    """
-    fused = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
-    return _without_fused_attention if any(isinstance(part, fused) for part in module.modules()) else _as_it_is
-
-
-@contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
-
-
-@contextmanager
-def _without_fused_attention() -> Iterator[None]:
-    was_enabled = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(was_enabled)
 
 
 # Networks that gave the same output twice, by what they were then: a probe costs as much as explaining a few images.
