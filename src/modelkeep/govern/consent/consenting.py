@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from modelkeep.errors import ConsentPending, ConsentRefused
 from modelkeep.govern.consent.approvers import ask_command, ask_webhook
@@ -36,6 +37,8 @@ class Records(Protocol):
     def passes(self, purpose: Purpose | None = None, asker: str | None = None) -> int: ...
 
     def head(self, number: int) -> str: ...
+
+    def event(self, kind: str, text: str, **values: Any) -> object: ...
 
 
 class Consenting:
@@ -70,6 +73,7 @@ class Consenting:
         self._signer = signer
         self._ledger = ledger
         self._clock = clock
+        self._noting = threading.Lock()
         self._remembers = any(one.command or one.webhook or one.human or one.rate for one in policies)
 
     def give(self, of: Pass) -> Consent:
@@ -82,6 +86,7 @@ class Consenting:
 
         What costs least is asked first, and the rate last: a pass refused by another rule takes nothing from it.
         """
+        self._note()
         self.still(of)
         for policy in self._policies:
             policy.check(of, self._clock())
@@ -107,6 +112,13 @@ class Consenting:
                 f"'{self._party}' has withdrawn its consent to {of.purpose}: {reason or 'no reason given'}. It "
                 f"refuses {of} and all others until it says: modelkeep govern restore"
             )
+
+    def _note(self) -> None:
+        """Copy what a person has changed into the ledger's events; one that is killed in between copies it again."""
+        with self._noting:
+            for change in self._state.changes():
+                self._ledger.event(change.kind, change.text, time=change.time, change=change.id)
+                self._state.forget_change(change)
 
     def _from(self, of: Pass) -> list[Pass]:
         """The passes in the ledger from that number on: this one, if it is replayed, or those that it would replace."""
