@@ -14,14 +14,15 @@ from modelkeep.signing import Signer, canonical, is_signed
 
 @dataclass(frozen=True)
 class Crossing:
-    """What crossed between two legs in one pass: to or from whom, and the BLAKE3 digest and size of all of it.
+    """What crossed between two legs in one micro-batch: to or from whom, and its BLAKE3 digest and size.
 
-    `at` is the lower leg of the link, so that both ends of it name it alike.
+    `at` is the lower leg of the link, so that both ends of it name it alike; `part` is the micro-batch.
     """
 
     peer: str
     what: Literal["activations", "gradients", "answers"]
     at: int
+    part: int
     digest: str
     bytes: int
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections import Counter
@@ -16,14 +15,9 @@ from modelkeep.errors import GovernError
 from modelkeep.files import replacing
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
-from modelkeep.govern.passes import Consent, Pass, read
+from modelkeep.govern.ledger.reading import APPLICATION, FORMAT, parse
+from modelkeep.govern.passes import Consent, Pass
 from modelkeep.signing import Signer, canonical
-
-FORMAT = 1
-"""The format of ledgers and of their copies, raised when what they hold changes."""
-
-APPLICATION = 0x6D6B676C
-"""What marks a SQLite file as a ledger: "mkgl"."""
 
 _PATIENCE = 30.0  # seconds that a change waits for a lock; readers hold one only for moments
 _CHUNK = 256  # entries that are read at once, so that reading does not keep a pass waiting
@@ -109,7 +103,7 @@ class Ledger:
         self._last_event = ""
         if self._heard:
             (line,) = self._database.execute("SELECT line FROM events WHERE number = ?", (self._heard - 1,)).fetchone()
-            self._last_event = read(Event, json.loads(line)).hash
+            self._last_event = parse(Event, line).hash
         self._counts: Counter[tuple[str, str]] = Counter(
             {
                 (purpose, asker): passes
@@ -166,16 +160,13 @@ class Ledger:
                 ).fetchall()
             if not lines:
                 return
-            yield from (read(Entry, json.loads(line)) for (line,) in lines)
+            yield from (parse(Entry, line) for (line,) in lines)
             start += len(lines)
 
     def events(self) -> list[Event]:
         """All events."""
         with self._lock:
-            return [
-                read(Event, json.loads(line))
-                for (line,) in self._database.execute("SELECT line FROM events ORDER BY number")
-            ]
+            return [parse(Event, line) for (line,) in self._database.execute("SELECT line FROM events ORDER BY number")]
 
     def prepare(
         self, of: Pass, consents: Sequence[Consent], sent: Sequence[Crossing], received: Sequence[Crossing]
@@ -265,7 +256,7 @@ class Ledger:
         found = self._database.execute("SELECT line FROM entries WHERE number = ?", (number,)).fetchone()
         if found is None:
             raise GovernError(f"The ledger of '{self.party}' has no entry {number}; it has {self._length}.")
-        return read(Entry, json.loads(found[0]))
+        return parse(Entry, found[0])
 
     def _value(self, statement: str) -> int:
         value: int = self._database.execute(statement).fetchone()[0]
