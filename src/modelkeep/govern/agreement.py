@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -88,6 +89,9 @@ class Agreement:
         """Refuse pieces that nobody holds, and parties that hold nothing."""
         if not self.cuts or len(set(self.cuts)) != len(self.cuts):
             raise InputError(f"A model is cut at one place or more, each once. Got {_listed(self.cuts)}.")
+        for cut in self.cuts:
+            if not cut.name or not cut.name.isprintable():
+                raise InputError(f"A cut is at a name of the network, as model.slices() lists them. Got {cut.name!r}.")
         if len(self.holders) != len(self.cuts) + 1:
             raise InputError(
                 f"{len(self.cuts)} cuts make {len(self.cuts) + 1} pieces, and each has a holder. "
@@ -151,11 +155,15 @@ class Agreement:
         if missing:
             raise GovernError(f"The agreement '{self.name}' is not signed by: {', '.join(missing)}.")
         for party in self.parties:
-            if not is_signed(self._signed_content(party.name), self.signatures[party.name], party.public_key):
+            if not self._is_signed_by(party):
                 raise GovernError(
                     f"The signature of '{party.name}' is not under this agreement: '{self.name}' was altered after it "
                     "was signed, or the signature is forged. Ask for the agreement again, or sign it anew."
                 )
+
+    def _is_signed_by(self, party: Member) -> bool:
+        signature = self.signatures.get(party.name, "")
+        return is_signed(self._signed_content(party.name), signature, party.public_key)
 
     def _signed_content(self, party: str) -> bytes:
         return canonical({"agrees to": self.fingerprint, "party": party})
@@ -184,10 +192,12 @@ class Agreement:
             held += ["the data"] * (self.data.holder == party.name) + ["the labels"] * (
                 self.labels.holder == party.name
             )
-            signed = "signed" if party.name in self.signatures else "not signed"
+            signed = "signed" if self._is_signed_by(party) else "not signed"
+            if signed == "not signed" and party.name in self.signatures:
+                signed = "SIGNATURE DOES NOT FIT"
             rows.append((party.name, f"{', '.join(held)} · at {party.address} · {signed}"))
         for name, policy in self.policies.items():
-            rows.append((f"policy of {name}", canonical(policy).decode()))
+            rows.append((f"policy of {name}", json.dumps(policy)))
         length = f"{self.recipe.epochs} epoch(s)" if self.recipe.steps is None else f"{self.recipe.steps} step(s)"
         rows.append(("training", f"{length} of {self.data.rows:,} rows, {self.objective}, seed {self.seed}"))
         rows.append(("wire", f"{self.wire.dtype}, compression: {self.wire.compression}"))
@@ -196,12 +206,13 @@ class Agreement:
 
     def __rich__(self) -> Table:
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(title=f"Agreement '{self.name}'", show_header=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")
         for row in self.summary():
-            table.add_row(*row)
+            table.add_row(*map(Text, row))  # plain: what others wrote is no markup
         return table
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
@@ -14,9 +14,6 @@ from modelkeep.errors import GovernError, InputError
 from modelkeep.files import replacing
 from modelkeep.govern.documents import read_document, write_document
 from modelkeep.signing import Signer
-
-if TYPE_CHECKING:
-    from cryptography.x509 import Certificate
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # what fits into a certificate, a file's name and a line of a log
 KEY, CERTIFICATE = "key.pem", "certificate.pem"
@@ -105,7 +102,7 @@ class Identity:
         signer = Signer.at(folder / KEY)
         text = (folder / CERTIFICATE).read_text("utf-8", "replace")
         try:
-            name = _common_name(_parsed(text))
+            name = "".join(_certified(text)[1][:1])
             require_name(name)
             _require_certificate(text, name, signer.public_key)
         except InputError as error:
@@ -161,48 +158,40 @@ def _self_signed(name: str, key_file: Path) -> str:
     return made.public_bytes(Encoding.PEM).decode()
 
 
-def _parsed(certificate: str) -> Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    try:
-        found = x509.load_pem_x509_certificate(certificate.encode())
-        if found.public_bytes(Encoding.PEM).decode() == certificate:
-            return found
-    except ValueError as error:
-        raise InputError(f"It is not a certificate in PEM: {error}.") from error
-    raise InputError("There is more in it than one certificate in PEM.")
-
-
-def _common_name(certificate: Certificate) -> str:
-    from cryptography.x509.oid import NameOID
-
-    return " ".join(str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME))
-
-
-def _require_certificate(text: str, name: str, public_key: str) -> None:
-    """Refuse a certificate that is not, by and for this very key and name."""
+def _certified(text: str) -> tuple[str, list[str]]:
+    """The key and the names that a certificate is for, if it is one, alone, and signed by that same key."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import Encoding
+    from cryptography.x509.oid import NameOID
 
-    certificate = _parsed(text)
     try:
-        key = certificate.public_key()
-        certified = key.public_bytes_raw().hex() if isinstance(key, Ed25519PublicKey) else "no Ed25519 key"
-        names = [_common_name(certificate)]
-        for extension in certificate.extensions:
+        found = x509.load_pem_x509_certificate(text.encode())
+        alone = found.public_bytes(Encoding.PEM).decode() == text
+        key = found.public_key()
+        names = [str(each.value) for each in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        for extension in found.extensions:
             if isinstance(extension.value, x509.SubjectAlternativeName):
                 names += [str(each.value) for each in extension.value]
-    except ValueError as error:
-        raise InputError(f"The certificate of '{name}' is damaged: {error}.") from error
+        found.verify_directly_issued_by(found)
+    except InvalidSignature as error:
+        raise InputError("The certificate is not signed by its own key.") from error
+    except Exception as error:  # a dozen kinds, for all that somebody else may write there
+        raise InputError(f"This is not a certificate in PEM, or it is damaged: {error}.") from error
+    if not alone:
+        raise InputError("There is more than one certificate in PEM.")
+    if not isinstance(key, Ed25519PublicKey):
+        raise InputError("The certificate is not of an Ed25519 key.")
+    return key.public_bytes_raw().hex(), names
+
+
+def _require_certificate(text: str, name: str, public_key: str) -> None:
+    """Refuse a certificate that is not of, by and for this very key and name."""
+    certified, names = _certified(text)
     if certified != public_key:
         raise InputError(
             f"The certificate of '{name}' is of another key ({certified}) than the one named ({public_key})."
         )
     if names != [name, name]:
         raise InputError(f"The certificate of '{name}' names somebody else: {', '.join(map(repr, names))}.")
-    try:
-        certificate.verify_directly_issued_by(certificate)
-    except (InvalidSignature, ValueError, TypeError) as error:
-        raise InputError(f"The certificate of '{name}' is not signed by its own key.") from error

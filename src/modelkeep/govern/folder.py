@@ -1,0 +1,77 @@
+"""Folder: where a party keeps what is its own, and that only one process at a time works there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelkeep.errors import GovernError
+from modelkeep.govern.agreement import Agreement
+from modelkeep.govern.identity import Identity
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A party's folder. `policy` is the party's own and need not be there; all else comes with its first use.
+
+    >>> Folder(Path("alice")).piece
+    PosixPath('alice/piece.safetensors')
+    """
+
+    path: Path
+
+    @property
+    def agreement(self) -> Path:
+        """What all parties signed."""
+        return self.path / "agreement.json"
+
+    @property
+    def policy(self) -> Path:
+        """What this party demands beyond the agreement; the others need not know it."""
+        return self.path / "policy.json"
+
+    @property
+    def piece(self) -> Path:
+        """The party's part of the weights."""
+        return self.path / "piece.safetensors"
+
+    @property
+    def ledger(self) -> Path:
+        """Every pass that the party took part in."""
+        return self.path / "ledger.sqlite3"
+
+    @property
+    def consent(self) -> Path:
+        """What was withdrawn, and what a human approved."""
+        return self.path / "consent.sqlite3"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The party's state at some of the steps."""
+        return self.path / "checkpoints"
+
+    def identity(self) -> Identity:
+        """Whose folder it is."""
+        return Identity.read(self.path)
+
+    def signed_agreement(self) -> Agreement:
+        """The agreement, if all have signed it and it names the party whose folder this is, with the same key."""
+        agreement = Agreement.read(self.agreement)
+        agreement.check_signed()
+        agreement.require_member(self.identity())
+        return agreement
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Work in the folder alone. A process that was killed holds nothing back."""
+        from filelock import FileLock, Timeout
+
+        try:
+            with FileLock(self.path / ".lock", timeout=0):
+                yield
+        except Timeout as error:
+            raise GovernError(
+                f"Another process works in '{self.path}'. A party is one process: end that one, or wait for it."
+            ) from error
