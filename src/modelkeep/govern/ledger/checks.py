@@ -135,7 +135,7 @@ class CrossCheck:
                 for link in sorted(sent.keys() | received.keys()):
                     if sent.get(link) != received.get(link):
                         text = (
-                            f"{link[0].capitalize()} at leg {link[1]}: '{sender}' has logged to have sent "
+                            f"{link[0].capitalize()} at leg {link[1]}, part {link[2]}: '{sender}' has logged to have sent "
                             f"{_told(sent.get(link))}, '{receiver}' to have received {_told(received.get(link))}."
                         )
                         self.findings.add("crossing", sender, number, text, peer=receiver)
@@ -162,12 +162,14 @@ class CrossCheck:
         return self._valid[key]
 
 
-def _at_links(crossings: tuple[Crossing, ...], peer: str) -> dict[tuple[str, int], Counter[tuple[str, int]]]:
+def _at_links(crossings: tuple[Crossing, ...], peer: str) -> dict[tuple[str, int, int], Counter[tuple[str, int]]]:
     """What crossed to or from the peer at each link, as digests and bytes."""
-    found: dict[tuple[str, int], Counter[tuple[str, int]]] = {}
+    found: dict[tuple[str, int, int], Counter[tuple[str, int]]] = {}
     for crossing in crossings:
         if crossing.peer == peer:
-            found.setdefault((crossing.what, crossing.at), Counter())[crossing.digest, crossing.bytes] += 1
+            found.setdefault((crossing.what, crossing.at, crossing.part), Counter())[
+                crossing.digest, crossing.bytes
+            ] += 1
     return found
 
 

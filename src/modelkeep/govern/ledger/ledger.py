@@ -99,7 +99,7 @@ class Ledger:
         """Read once what every pass asks for: the end of both chains and how many passes of each kind there were."""
         self._length: int = self._value("SELECT coalesce(max(number) + 1, 0) FROM entries")
         self._heard: int = self._value("SELECT coalesce(max(number) + 1, 0) FROM events")
-        self._last = self._entry(self._length - 1).hash if self._length else ""
+        self._last = self.entry(self._length - 1).hash if self._length else ""
         self._last_event = ""
         if self._heard:
             (line,) = self._database.execute("SELECT line FROM events WHERE number = ?", (self._heard - 1,)).fetchone()
@@ -149,7 +149,15 @@ class Ledger:
         if number < 0:
             return ""
         with self._lock:
-            return self._last if number == self._length - 1 else self._entry(number).hash
+            return self._last if number == self._length - 1 else self.entry(number).hash
+
+    def entry(self, number: int) -> Entry:
+        """The entry `number`."""
+        with self._lock:
+            found = self._database.execute("SELECT line FROM entries WHERE number = ?", (number,)).fetchone()
+        if found is None:
+            raise GovernError(f"The ledger of '{self.party}' has no entry {number}; it has {self._length}.")
+        return parse(Entry, found[0])
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The entries from `start` on."""
@@ -181,7 +189,7 @@ class Ledger:
                 raise GovernError(
                     f"The ledger of '{self.party}' has {self._length} entries, so {of} cannot be its next one."
                 )
-            old = self._entry(of.number) if of.number < self._length else None
+            old = self.entry(of.number) if of.number < self._length else None
             previous = self.head(of.number - 1)
             entry = Entry.sign(of, consents, sent, received, previous=previous, party=self.party, signer=self._signer)
             if entry == old:
@@ -251,12 +259,6 @@ class Ledger:
             file.write(canonical({**about, "committed": self._committed}).decode() + "\n")
             file.writelines(f'{{"entry":{entry.line()}}}\n' for entry in self.entries())
             file.writelines(f'{{"event":{event.line()}}}\n' for event in self.events())
-
-    def _entry(self, number: int) -> Entry:
-        found = self._database.execute("SELECT line FROM entries WHERE number = ?", (number,)).fetchone()
-        if found is None:
-            raise GovernError(f"The ledger of '{self.party}' has no entry {number}; it has {self._length}.")
-        return parse(Entry, found[0])
 
     def _value(self, statement: str) -> int:
         value: int = self._database.execute(statement).fetchone()[0]
