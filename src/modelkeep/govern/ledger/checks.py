@@ -135,8 +135,8 @@ class CrossCheck:
                 for link in sorted(sent.keys() | received.keys()):
                     if sent.get(link) != received.get(link):
                         text = (
-                            f"{link[0].capitalize()} at leg {link[1]}, part {link[2]}: '{sender}' has logged to have sent "
-                            f"{_told(sent.get(link))}, '{receiver}' to have received {_told(received.get(link))}."
+                            f"{link[0].capitalize()} at leg {link[1]}, part {link[2]}: '{sender}' says it sent "
+                            f"{_told(sent.get(link))}, '{receiver}' that it received {_told(received.get(link))}."
                         )
                         self.findings.add("crossing", sender, number, text, peer=receiver)
 

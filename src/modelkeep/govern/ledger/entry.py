@@ -49,7 +49,20 @@ class Entry:
     @cached_property
     def hash(self) -> str:
         """The SHA-256 of all but the signature."""
-        return sha256(canonical(_content(self.of, self.consents, self.sent, self.received, self.previous))).hexdigest()
+        return sha256(self._body).hexdigest()
+
+    @cached_property
+    def _body(self) -> bytes:
+        """All but the signature, as it is hashed."""
+        return canonical(
+            {
+                "of": _plain(self.of),
+                "consents": [_plain(consent) for consent in self.consents],
+                "sent": [_plain(crossing) for crossing in self.sent],
+                "received": [_plain(crossing) for crossing in self.received],
+                "previous": self.previous,
+            }
+        )
 
     @classmethod
     def sign(
@@ -74,8 +87,7 @@ class Entry:
 
     def line(self) -> str:
         """The one line of JSON as which it is kept."""
-        content = _content(self.of, self.consents, self.sent, self.received, self.previous)
-        return canonical({**content, "signature": self.signature}).decode()
+        return f'{self._body[:-1].decode()},"signature":"{self.signature}"}}'
 
 
 def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signer) -> str:
@@ -86,18 +98,6 @@ def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signe
 def is_sealed(kind: Literal["entry", "event"], digest: str, signature: str, party: str, public_key: str) -> bool:
     """Whether the party signed this entry or event."""
     return is_signed(canonical({kind: digest, "party": party}), signature, public_key)
-
-
-def _content(
-    of: Pass, consents: Sequence[Consent], sent: Sequence[Crossing], received: Sequence[Crossing], previous: str
-) -> dict[str, Any]:
-    return {
-        "of": _plain(of),
-        "consents": [_plain(consent) for consent in consents],
-        "sent": [_plain(crossing) for crossing in sent],
-        "received": [_plain(crossing) for crossing in received],
-        "previous": previous,
-    }
 
 
 def _plain(record: Pass | Consent | Crossing) -> dict[str, Any]:
