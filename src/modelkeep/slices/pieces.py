@@ -38,7 +38,8 @@ class Piece:
 
     def takes(self, training: bool) -> tuple[str, ...]:
         """The names of what it takes; the first piece takes the input."""
-        return self._programs[training].enters.names
+        enters = self._programs[training].enters
+        return ("input",) if enters is None else enters.names
 
     def gives(self, training: bool) -> tuple[str, ...]:
         """The names of what it gives; the last piece gives the logits."""
@@ -53,11 +54,13 @@ class Piece:
     def __call__(self, values: Sequence[Any], *, training: bool) -> tuple[Any, ...]:
         """Run it on what it takes, which is left as it is. `training` chooses the program, `train` the modes."""
         program = self._programs[training]
-        program.enters.require(values)
+        names = self.takes(training)
+        if len(values) != len(names):
+            raise SliceError(f"This piece takes {len(names)} values ({', '.join(names)}). Got {len(values)}.")
         with self._path():
             values = values if self._before is None else [self._before(*values)]
             kept = [value.clone() if o else value for value, o in zip(values, program.overwrites, strict=True)]
-            given = program.graph.forward(*program.enters.unpack(kept))
+            given = program.graph.forward(*(kept if program.enters is None else program.enters.unpack(kept)))
             return (first_tensor(given),) if program.leaves is None else program.leaves.pack(given)
 
     def __repr__(self) -> str:

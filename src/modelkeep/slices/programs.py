@@ -24,7 +24,7 @@ class Program:
     """A piece in one mode: the received tensors that it `overwrites` are copied first."""
 
     graph: fx.GraphModule
-    enters: Crossing
+    enters: Crossing | None
     leaves: Crossing | None
     overwrites: tuple[bool, ...]
 
@@ -45,20 +45,19 @@ def programs_of(module: nn.Module, cuts: Sequence[Place], prepared: torch.Tensor
         if following <= end:
             raise SliceError(f"Cuts must be in the order of the run: '{second}' does not come after '{first}'.")
     piece_of = _assigned(nodes, ends, _tensors(module, graph, prepared))
-    with torch.no_grad():
-        values, names = [prepared.detach()], ["input"]
-        found = []
-        for i in range(len(cuts) + 1):
-            enters = Crossing.of(names, values)
-            received = [v.clone() if isinstance(v, torch.Tensor) else v for v in enters.pack(values)]
-            takes = _crossing(nodes, piece_of, i)
-            gives = _crossing(nodes, piece_of, i + 1)
-            program = _graph_module(module, _graph(nodes, piece_of, i, takes, gives))
-            program.train(training)
-            names, values = [node.name for node in gives], program.forward(*enters.unpack(received))
-            overwrites = tuple(isinstance(v, torch.Tensor) and v._version > 0 for v in received)
-            leaves = Crossing.of(names, values) if i < len(cuts) else None
-            found.append(Program(program, enters, leaves, overwrites))
+    found: list[Program] = []
+    row, enters = (prepared,), None
+    for i in range(len(cuts) + 1):
+        takes, gives = _crossing(nodes, piece_of, i), _crossing(nodes, piece_of, i + 1)
+        program = _graph_module(module, _graph(nodes, piece_of, i, takes, gives)).train(training)
+        # The copies begin with version 0, and every write into them counts.
+        received = [v.detach().clone() if isinstance(v, torch.Tensor) else v for v in row]
+        with torch.no_grad():
+            values = program.forward(*(received if enters is None else enters.unpack(received)))
+        overwrites = tuple(isinstance(v, torch.Tensor) and v._version > 0 for v in received)
+        leaves = Crossing.of([node.name for node in gives], values) if i < len(cuts) else None
+        found.append(Program(program, enters, leaves, overwrites))
+        row, enters = () if leaves is None else leaves.pack(values), leaves
     return found
 
 
