@@ -1,5 +1,6 @@
 """What a curious party can learn at a cut: the inputs from activations, the labels from gradients; and where to cut."""
 
 from modelkeep.govern.exposure.inversion import Inversion, invert
+from modelkeep.govern.exposure.labels import LabelLeak, infer_labels
 
-__all__ = ["Inversion", "invert"]
+__all__ = ["Inversion", "LabelLeak", "infer_labels", "invert"]

@@ -102,7 +102,7 @@ def invert(
     count: int = 64,
     known: int = 2000,
     steps: int = 300,
-    prior: float = 0.03,
+    prior: float = 0.3,
     recipe: Recipe = RECIPE,
     seed: int,
 ) -> Inversion:
@@ -154,7 +154,7 @@ def invert(
 
 
 def white_box(
-    h: Callable[[torch.Tensor], torch.Tensor], z: torch.Tensor, scale: Scale, *, steps: int = 300, prior: float = 0.03
+    h: Callable[[torch.Tensor], torch.Tensor], z: torch.Tensor, scale: Scale, *, steps: int = 300, prior: float = 0.3
 ) -> torch.Tensor:
     """The inputs `(n, ...)` whose activations come nearest to `z: (n, numbers)`: h's weights are known.
 
