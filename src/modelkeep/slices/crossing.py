@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from modelkeep.errors import SliceError
+from modelkeep.slices.layout import Layout, laid
 
 FIXED = (type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -20,12 +21,13 @@ class Crossing:
 
     A program may carry nests (an LSTM's result, a whole shape) and the same tensor under two names. What crosses is
     each tensor once, and each number; what is the same in every pass (None, a dtype) is kept and does not cross. A
-    tensor crosses with its dimensions in the `orders` of its memory and gets its own order again: torch rounds
-    differently, and drops out other units, where the same numbers lie in another order.
+    tensor crosses with its dimensions in the order of its memory and is laid out again as it was, and its gradient as
+    it was (`back`): torch rounds differently, and drops out other units, where the same numbers lie otherwise.
     """
 
     names: tuple[str, ...]
-    orders: tuple[tuple[int, ...] | None, ...]
+    ahead: tuple[Layout | None, ...]
+    back: tuple[Layout | None, ...]
     structure: pytree.TreeSpec
     slots: tuple[int | None, ...]
     fixed: tuple[Any, ...]
@@ -56,7 +58,12 @@ class Crossing:
                     called.append(name if len(leaves) == 1 else f"{name}.{i}")
         leaves, structure = pytree.tree_flatten([_plain(value) for value in values])
         fixed = tuple(leaf for leaf, slot in zip(leaves, slots, strict=True) if slot is None)
-        return cls(tuple(called), tuple(map(_order, row)), structure, tuple(slots), fixed)
+        ahead = _layouts(row)
+        return cls(tuple(called), ahead, (None,) * len(row), structure, tuple(slots), fixed)
+
+    def with_gradients(self, gradients: Sequence[torch.Tensor | None]) -> Crossing:
+        """The same, when the layouts of the gradients are known too."""
+        return replace(self, back=_layouts(gradients))
 
     def pack(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """The row that crosses."""
@@ -76,28 +83,27 @@ class Crossing:
                 f"The network took another way for these inputs than for the probe: {', '.join(self.names)} would "
                 "cross the cut, but something else was computed."
             )
-        return tuple(v if order is None else v.permute(order) for v, order in zip(row, self.orders, strict=True))
+        return tuple(
+            laid(v if ahead is None else v.permute(ahead.order), back=back)
+            for v, ahead, back in zip(row, self.ahead, self.back, strict=True)
+        )
 
     def unpack(self, row: Sequence[Any]) -> list[Any]:
         """The values, from a row that crossed."""
-        ordered = [
-            v if order is None else v.permute(_inverse(order)) for v, order in zip(row, self.orders, strict=True)
-        ]
+        ordered = [v if ahead is None else _as_it_lay(v, ahead) for v, ahead in zip(row, self.ahead, strict=True)]
         fixed = iter(self.fixed)
         leaves = [next(fixed) if slot is None else ordered[slot] for slot in self.slots]
         values: list[Any] = pytree.tree_unflatten(leaves, self.structure)
         return values
 
 
-def _order(value: Any) -> tuple[int, ...] | None:
-    """The dimensions from the outermost in memory to the innermost; None where that is how they stand."""
-    if not isinstance(value, torch.Tensor) or value.is_contiguous():
-        return None
-    return tuple(sorted(range(value.dim()), key=value.stride().__getitem__, reverse=True))
+def _layouts(row: Sequence[Any]) -> tuple[Layout | None, ...]:
+    return tuple(Layout.of(value) if isinstance(value, torch.Tensor) else None for value in row)
 
 
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
+def _as_it_lay(value: torch.Tensor, ahead: Layout) -> torch.Tensor:
+    ordered = value.permute(ahead.inverse)
+    return ordered if ahead.dense else laid(ordered, ahead=ahead)
 
 
 def _plain(value: Any) -> Any:

@@ -22,6 +22,7 @@ class Runnable(Protocol):
 
 
 Run = dict[str, torch.Tensor | None]
+Slopes = list[torch.Tensor | None]
 
 
 def whole_run(module: nn.Module, before: nn.Module, probe: torch.Tensor) -> Run:
@@ -40,8 +41,13 @@ def whole_run(module: nn.Module, before: nn.Module, probe: torch.Tensor) -> Run:
     return {"the output": output.detach(), **gradients}
 
 
-def pieces_run(pieces: Sequence[Runnable], probe: torch.Tensor, training: bool) -> Run:
-    """The same of its pieces, each of which gets nothing of the others but copies of what crosses."""
+def pieces_run(
+    pieces: Sequence[Runnable], probe: torch.Tensor, training: bool, *, over_a_wire: bool
+) -> tuple[Run, list[Slopes]]:
+    """The same of its pieces, each of which gets nothing of the others but copies of what crosses.
+
+    Also the gradients of what each piece gave; `over_a_wire` they reach it row after row without gaps.
+    """
     torch.manual_seed(0)
     passes: list[tuple[list[Any], tuple[Any, ...]]] = []
     values: tuple[Any, ...] = (probe.clone(),)
@@ -51,13 +57,14 @@ def pieces_run(pieces: Sequence[Runnable], probe: torch.Tensor, training: bool) 
             values = piece(taken, training=training)
             passes.append((taken, values))
     run: Run = {"the output": values[0].detach()}
-    slopes: list[torch.Tensor | None] = [_slope(values[0])]
+    slopes: list[Slopes] = [[_slope(values[0])]]
     for piece, (taken, given) in zip(reversed(pieces), reversed(passes), strict=True):
         entered = {str(i): t for i, t in enumerate(taken) if isinstance(t, torch.Tensor) and t.requires_grad}
-        found = _gradients(given, slopes, {**piece.parameters, **entered})
+        arrived = [s.contiguous() if over_a_wire and s is not None else s for s in slopes[0]]
+        found = _gradients(given, arrived, {**piece.parameters, **entered})
         run |= {name: found[name] for name in piece.parameters if name in found}
-        slopes = [found.get(str(i)) for i in range(len(taken))]
-    return run
+        slopes.insert(0, [found.get(str(i)) for i in range(len(taken))])
+    return run, slopes[1:]
 
 
 def require_equal(wanted: Run, got: Run, mode: str) -> None:

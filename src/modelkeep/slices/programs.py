@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -27,6 +27,10 @@ class Program:
     enters: Crossing | None
     leaves: Crossing | None
     overwrites: tuple[bool, ...]
+
+    def with_gradients(self, gradients: Sequence[torch.Tensor | None]) -> Program:
+        """The same, when the gradients of what it gives were seen once."""
+        return self if self.leaves is None else replace(self, leaves=self.leaves.with_gradients(gradients))
 
 
 def programs_of(module: nn.Module, cuts: Sequence[Place], prepared: torch.Tensor) -> list[Program]:
