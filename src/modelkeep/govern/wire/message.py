@@ -66,7 +66,8 @@ def crossing(tensor: Tensor, wire: Wire) -> Tensor:
 
 def octets(tensor: Tensor) -> memoryview:
     """The memory of a contiguous tensor itself, as bytes; it can be written to."""
-    return tensor.view(-1).view(torch.uint8).numpy().data
+    flat = tensor.as_strided((tensor.numel(),), (1,))  # a contiguous tensor may have odd strides where a size is 1
+    return flat.view(torch.uint8).numpy().data
 
 
 def frame(message: Message, wire: Wire) -> list[bytes | memoryview]:

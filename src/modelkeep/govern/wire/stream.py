@@ -20,7 +20,6 @@ from modelkeep.errors import PartyUnavailable, WireError
 
 ENCRYPTED_AT_ONCE = 256 * 1024
 READ_AT_ONCE = 256 * 1024
-SOCKET_BUFFER = 4 * 2**20
 
 
 class Stream:
@@ -36,8 +35,6 @@ class Stream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that vanishes is noticed some day
-        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
-            sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER)
         self._socket = sock
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
