@@ -116,15 +116,19 @@ def _about_database(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _reading_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that cannot write. Where the folder cannot be written either, there is no log to read beside it."""
+    """A connection that cannot write."""
     address = path.absolute().as_uri() + "?mode=ro"
-    try:
-        database = sqlite3.connect(address, uri=True, timeout=30.0, isolation_level=None)
-        database.execute("SELECT count(*) FROM sqlite_master")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or path.with_name(f"{path.name}-wal").exists():
-            raise
-        database = sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)
-    with closing(database):
-        database.execute("PRAGMA trusted_schema = OFF")  # the file is somebody else's
+    with closing(sqlite3.connect(address, uri=True, timeout=30.0, isolation_level=None)) as database:
+        try:
+            database.execute("PRAGMA trusted_schema = OFF")  # the file is somebody else's
+            database.execute("SELECT count(*) FROM sqlite_master")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or path.with_name(f"{path.name}-wal").exists():
+                raise
+        else:
+            yield database
+            return
+    # SQLite cannot make its files beside one in a folder that cannot be written; and nobody writes to that one.
+    with closing(sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)) as database:
+        database.execute("PRAGMA trusted_schema = OFF")
         yield database
