@@ -263,6 +263,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
         lambda a, _: {"card": replace(a.card, architecture=None)},
         "one with architecture='package.module:factory'",
     ),
+    "a model by a path": (lambda a, _: {"card": replace(a.card, architecture="/tmp/net.py:f")}, "Got '/tmp/net.py:f'"),
     "arguments that are no JSON": (
         lambda a, _: {"card": replace(a.card, arguments={"hidden": object()})},
         "must be JSON values",

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from modelkeep.card import Card
 from modelkeep.errors import GovernError, InputError
+from modelkeep.formats.factory import SPEC
 from modelkeep.govern.documents import read_document, write_document
 from modelkeep.govern.identity import Identity, require_name
 from modelkeep.govern.terms import (
@@ -64,9 +65,10 @@ class Agreement:
 
     def __post_init__(self) -> None:
         require_name(self.name, "an agreement")
-        if self.card.architecture is None:
+        if self.card.architecture is None or not SPEC.fullmatch(self.card.architecture):
             raise InputError(
-                "An agreement needs a model that every party can build: one with architecture='package.module:factory'."
+                "An agreement needs a model that every party can build: one with architecture='package.module:factory'. "
+                f"Got {self.card.architecture!r}."
             )
         try:
             canonical(self.card.arguments)

@@ -53,7 +53,7 @@ def draft(
     without = [party.name for party in parties if party.name not in addresses]
     if without:
         raise InputError(f"Where do they listen? There is no address of: {', '.join(without)}.")
-    return Agreement(
+    drafted = Agreement(
         name=name,
         card=model.card,
         cuts=tuple(Place(cut) if isinstance(cut, str) else cut for cut in cuts),
@@ -68,3 +68,5 @@ def draft(
         checkpoint_every=checkpoint_every,
         policies={party: dict(policy) for party, policy in (policies or {}).items()},
     )
+    model.pieces(drafted.cuts)  # refuses a place that does not exist, and pieces that would share weights
+    return drafted

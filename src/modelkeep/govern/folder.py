@@ -68,10 +68,17 @@ class Folder:
         """Work in the folder alone. A process that was killed holds nothing back."""
         from filelock import FileLock, Timeout
 
+        # Not per thread: whoever ends the party may be another thread than the one that began it.
+        lock = FileLock(self.path / ".lock", timeout=0, thread_local=False)
         try:
-            with FileLock(self.path / ".lock", timeout=0):
-                yield
+            lock.acquire()
         except Timeout as error:
             raise GovernError(
                 f"Another process works in '{self.path}'. A party is one process: end that one, or wait for it."
             ) from error
+        except OSError as error:
+            raise GovernError(f"Nobody can work in '{self.path}': {error.strerror}.") from error
+        try:
+            yield
+        finally:
+            lock.release()
