@@ -17,10 +17,11 @@ from modelkeep import plots, progress
 from modelkeep.data import Data
 from modelkeep.errors import bad_parameter
 from modelkeep.govern.exposure import measures
-from modelkeep.govern.exposure.crossing import Crossing, in_batches, known_and_attacked
 from modelkeep.govern.exposure.decoder import RECIPE, decode
+from modelkeep.govern.exposure.exposed import Exposed, in_batches, known_and_attacked
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.slices import Place
 from modelkeep.training import Recipe
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def invert(
     model: Model,
     data: Data,
     *,
-    slice: str,
+    slice: str | Place,
     attacker: Attacker = "white_box",
     count: int = 64,
     known: int = 2000,
@@ -125,23 +126,23 @@ def invert(
         raise bad_parameter("invert", "attacker", "'white_box' or 'decoder'", attacker)
     own, attacked = known_and_attacked(model, data, count, known, seed)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        crossing = Crossing.of(model, slice)
-        truth = model.checked(attacked.x)
-        scale = Scale.of(model.checked(own.x), model.bounds)
+        model.logits(attacked.x)  # refuses NaN, in the weights too
+        exposed = Exposed.at(model, slice)
+        truth, mine = model.checked(attacked.x), model.checked(own.x)
+        scale = Scale.of(mine, model.bounds)
         with torch.no_grad():
-            z = crossing.forward(truth)
+            z = exposed.activations(truth)
         if attacker == "white_box":
-            found = white_box(crossing.forward, z, scale, steps=steps, prior=prior)
+            found = white_box(exposed.activations, z, scale, steps=steps, prior=prior)
         else:
             with torch.no_grad():
-                seen = torch.cat([crossing.forward(x) for (x,) in in_batches(model.checked(own.x))])
-            units = decode(seen, scale.units(model.checked(own.x)).float(), z, crossing.shapes(truth),
-                           recipe=recipe, seed=seed)  # fmt: skip
+                seen = torch.cat([exposed.activations(x) for (x,) in in_batches(mine)])
+            units = decode(seen, scale.units(mine).float(), z, exposed.shapes(truth), recipe=recipe, seed=seed)
             found = scale.inputs(units.to(truth.dtype))
         low, high = model.bounds or (float(truth.min()), float(truth.max()))
         return Inversion(
             provenance=provenance(),
-            slice=slice,
+            slice=str(exposed.place),
             attacker=attacker,
             error=measures.relative_error(scale.units(truth), scale.units(found), torch.zeros_like(scale.mean), seed),
             ssim=measures.similarity(truth, found, high - low, seed),

@@ -17,10 +17,11 @@ from torch.nn.functional import normalize, one_hot
 
 from modelkeep.data import Data
 from modelkeep.errors import InputError, SliceError, bad_parameter
-from modelkeep.govern.exposure.crossing import Crossing, in_batches, known_and_attacked
+from modelkeep.govern.exposure.exposed import Exposed, in_batches, known_and_attacked
 from modelkeep.govern.exposure.surrogate import surrogate
 from modelkeep.model import Model
 from modelkeep.results import Estimate, Result, measured
+from modelkeep.slices import Place
 
 LabelAttack = Literal["norm", "direction", "surrogate", "closed_form"]
 ROUNDS = 30
@@ -54,7 +55,7 @@ def infer_labels(
     model: Model,
     data: Data,
     *,
-    slice: str,
+    slice: str | Place,
     attack: LabelAttack = "direction",
     count: int = 512,
     known: int = 1,
@@ -80,12 +81,13 @@ def infer_labels(
         raise InputError(f"The norm attack tells two classes apart. The model has {classes}: take 'direction'.")
     _, attacked = known_and_attacked(model, data, count, 0, seed)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        crossing = Crossing.of(model, slice)
+        model.logits(attacked.x)  # refuses NaN, in the weights too
+        exposed = Exposed.at(model, slice)
         x, y = model.checked(attacked.x), attacked.y.to(model.device)
-        gradients = torch.cat([crossing.gradients(*part) for part in in_batches(x, y)])
+        gradients = torch.cat([exposed.gradients(*part) for part in in_batches(x, y)])
         hints = few_of_each(y, classes, known)
         if attack == "closed_form":
-            if crossing.at.parameters_g or gradients.shape[1] != classes:
+            if exposed.after.parameters or gradients.shape[1] != classes:
                 raise SliceError(f"The closed form works at the logits, after the last place. Got '{slice}'.")
             guesses = at_the_logits(gradients)
         elif attack == "norm":
@@ -94,7 +96,7 @@ def infer_labels(
             guesses = by_direction(gradients, classes, y[hints], hints)
         else:
             with torch.no_grad():
-                z = torch.cat([crossing.forward(part) for (part,) in in_batches(x)])
+                z = torch.cat([exposed.activations(part) for (part,) in in_batches(x)])
             start = by_direction(gradients, classes, y[hints], hints)
             guesses = surrogate(z, gradients, classes, start, hints, seed=seed)
         unknown = torch.ones(len(y), dtype=torch.bool, device=y.device)
@@ -104,7 +106,7 @@ def infer_labels(
         right = (guesses == y)[unknown]
         return LabelLeak(
             provenance=provenance(),
-            slice=slice,
+            slice=str(exposed.place),
             attack=attack,
             accuracy=Estimate.rate(int(right.sum()), len(right)),
             majority=float(torch.bincount(y[unknown], minlength=classes).max()) / int(unknown.sum()),

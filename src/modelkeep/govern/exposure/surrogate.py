@@ -43,7 +43,7 @@ def surrogate(
         torch.default_generator.manual_seed(seed)
         network = nn.Sequential(nn.Linear(inputs.shape[1], HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, classes))
     network = network.to(z.device, z.dtype)
-    guesses = 3.0 * one_hot(start, classes).to(z.dtype)
+    guesses: torch.Tensor = 3.0 * one_hot(start, classes).to(z.dtype)
     guesses[hints] *= 2
     guesses.requires_grad_()
     learned = [{"params": list(network.parameters()), "lr": 5e-3}, {"params": [guesses], "lr": 5e-2}]
@@ -60,7 +60,7 @@ def surrogate(
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             task.advance()
-    return torch.argmax(guesses.detach(), dim=1)
+    return guesses.detach().argmax(dim=1)
 
 
 def _basis(z: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
