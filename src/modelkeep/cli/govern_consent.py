@@ -52,7 +52,7 @@ def approve(
     if end <= now:
         raise InputError(f"{at(end)} is over: it is {at(now)}. Name a later time with --until.")
     with _opened(folder) as state:
-        state.approve(passes, purpose.value, end, asker, by=getpass.getuser())
+        state.approve(passes, purpose.value, end, asker, by=_person())
         left = state.approved(purpose.value, now)
         reason = state.withdrawn(purpose.value)
     if as_json:
@@ -95,6 +95,7 @@ def pending(folder: FolderPath = Path(), *, as_json: Json = False) -> None:
         return
     from rich.box import SIMPLE
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=SIMPLE)
@@ -104,7 +105,8 @@ def pending(folder: FolderPath = Path(), *, as_json: Json = False) -> None:
         table.add_column(heading)
     for one in waiting:
         ago = f"{max(0.0, time.time() - one.asked):,.0f} s ago"
-        table.add_row(str(one.of.number), f"{one.of.rows:,}", one.of.purpose, one.of.asker, one.of.data[:16], ago)
+        told = (one.of.purpose, escape(one.of.asker), escape(one.of.data[:16]))
+        table.add_row(str(one.of.number), f"{one.of.rows:,}", *told, ago)
     Console().print(table)
 
 
@@ -121,6 +123,13 @@ def _opened(folder: Path) -> Iterator[ConsentState]:
         yield state
     finally:
         state.close()
+
+
+def _person() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return ""
 
 
 def _moment(text: str) -> float:

@@ -6,6 +6,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -64,11 +65,13 @@ def ask_webhook(address: str, token_env: str | None, of: Pass, timeout: float) -
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timeout)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    late = threading.Event()
     try:
-        with _deadline(connection, timeout) as late:
+        connection.connect()
+        with _hanging_up(connection.sock, timeout, late):
             connection.request("POST", path, canonical(asdict(of)), headers)
-            response = connection.getresponse()
-            answer = response.read(LARGEST + 1)
+            with connection.getresponse() as response:
+                answer = response.read(LARGEST + 1)
     except (OSError, HTTPException) as error:
         if late.is_set() or isinstance(error, TimeoutError):
             raise _late(of, timeout) from error
@@ -88,6 +91,8 @@ def _check_answer(response: HTTPResponse, answer: bytes, of: Pass) -> None:
         raise ConsentPending(f"The approver's webhook failed with status {status}.")
     if len(answer) > LARGEST:
         raise ConsentRefused(f"The approver's webhook answers with more than {LARGEST} bytes.")
+    if response.length:
+        raise ConsentPending(f"The answer of the approver's webhook ended {response.length} bytes too early.")
     try:
         values = json.loads(answer)
     except (ValueError, RecursionError):
@@ -118,21 +123,19 @@ def _output(output: IO[bytes], deadline: float) -> bytes:
 
 
 @contextmanager
-def _deadline(connection: HTTPConnection, timeout: float) -> Iterator[threading.Event]:
+def _hanging_up(line: socket.socket, timeout: float, late: threading.Event) -> Iterator[None]:
     """Hang up when the time is over: the socket's own timeout begins again with every byte."""
-    late = threading.Event()
 
     def hang_up() -> None:
         late.set()
-        if connection.sock is not None:
-            with suppress(OSError):
-                connection.sock.shutdown(2)
+        with suppress(OSError):  # the other side was faster
+            line.shutdown(socket.SHUT_RDWR)
 
     timer = threading.Timer(timeout, hang_up)
     timer.daemon = True
     timer.start()
     try:
-        yield late
+        yield
     finally:
         timer.cancel()
 

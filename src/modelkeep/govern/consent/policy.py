@@ -79,8 +79,9 @@ class Policy:
         if self.askers is not None and of.asker not in self.askers:
             known = listed(self.askers) or "nobody"
             raise ConsentRefused(f"No consent to {of}: '{of.asker}' may not ask. Who may: {known}.")
-        for what, used, allowed in (("data", of.data, self.data), ("labels", of.labels, self.labels)):
-            if allowed is not None and used and used not in allowed:
+        labels = None if of.purpose == "infer" and not of.labels else self.labels  # nobody needs labels to infer
+        for what, used, allowed in (("data", of.data, self.data), ("labels", of.labels, labels)):
+            if allowed is not None and used not in allowed:
                 known = listed([one[:16] for one in allowed]) or "none"
                 raise ConsentRefused(
                     f"No consent to {of} with the {what} '{used[:16]}'. Fingerprints of the {what} allowed: {known}."

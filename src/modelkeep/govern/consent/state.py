@@ -155,23 +155,16 @@ class ConsentState:
         return True
 
     def take(self, of: Pass, rate: float, burst: int, now: float) -> float:
-        """Let the pass in by the rate, once: 0, or how many seconds too early it is asked for.
-
-        A token bucket in one number: when it would be full again but for `burst` - 1 tokens. It is never further away
-        than from an empty bucket, also after a clock that was ahead has been put right.
-        """
+        """Let the pass in by the rate, once: 0, or how many seconds too early it is asked for."""
         name = f"rate {rate!r} burst {burst}"
         if self.granted(of, name):
             return 0.0
         with self._file.changing() as db:
             found = db.execute("SELECT due FROM rates WHERE name = ?", (name,)).fetchone()
-            due = now if found is None else min(max(found[0], now), now + burst / rate)
-            wait = float(due - (burst - 1) / rate - now)
-            if wait > GRAIN:
-                return wait
-            if _grant(db, of, name):
-                db.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (name, due + 1 / rate))
-        return 0.0
+            wait, due = bucket(None if found is None else found[0], rate, burst, now)
+            if wait or _grant(db, of, name):
+                db.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (name, due))
+        return wait
 
     def granted(self, of: Pass, approver: str) -> bool:
         """Whether the approver has granted this very pass before."""
@@ -194,6 +187,22 @@ class ConsentState:
         with self._file.changing() as db:
             db.execute("DELETE FROM granted WHERE number < ?", (before,))
             db.execute("DELETE FROM waiting WHERE number < ?", (before,))
+
+
+def bucket(due: float | None, rate: float, burst: int, now: float) -> tuple[float, float]:
+    """Take a token from a bucket that holds `burst` of them and gets `rate` per second: how long to wait, if at all.
+
+    A bucket is one number, when it will be full (None: it is). That is never further away than from an empty bucket,
+    so that a clock which was ahead and is put right does not stop everything until then.
+
+    >>> bucket(None, rate=0.5, burst=1, now=100.0)
+    (0.0, 102.0)
+    >>> bucket(102.0, rate=0.5, burst=1, now=101.5)
+    (0.5, 102.0)
+    """
+    due = now if due is None else min(max(due, now), now + burst / rate)
+    wait = due - (burst - 1) / rate - now
+    return (wait, due) if wait > GRAIN else (0.0, due + 1 / rate)
 
 
 def _purposes(purpose: Purpose | None) -> tuple[Purpose, ...]:
