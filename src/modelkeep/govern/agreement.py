@@ -67,8 +67,8 @@ class Agreement:
         require_name(self.name, "an agreement")
         if self.card.architecture is None or not SPEC.fullmatch(self.card.architecture):
             raise InputError(
-                "An agreement needs a model that every party can build: one with architecture='package.module:factory'. "
-                f"Got {self.card.architecture!r}."
+                "An agreement needs a model that every party can build, one with architecture='package.module:factory'."
+                f" Got {self.card.architecture!r}."
             )
         try:
             canonical(self.card.arguments)
