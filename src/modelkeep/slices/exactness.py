@@ -35,8 +35,8 @@ def whole_run(module: nn.Module, before: nn.Module, probe: torch.Tensor) -> Run:
             gradients = _gradients([output], [_slope(output)], dict(module.named_parameters()))
     except (RuntimeError, ValueError) as error:
         raise SliceError(
-            f"The network itself does not run forward and backward on the probe in {mode} mode: {error} "
-            "Is the probe made of at least two of its inputs?"
+            f"The network itself does not run forward and backward on the probe in {mode} mode. Is the probe made of "
+            f"at least two of its inputs? torch says: {error}"
         ) from error
     return {"the output": output.detach(), **gradients}
 
