@@ -18,6 +18,7 @@ from modelkeep.card import Card, Preprocessing, class_names
 from modelkeep.data import Data
 from modelkeep.errors import InputError, ModelError, listed, unknown_class
 from modelkeep.fingerprint import fingerprint
+from modelkeep.slices.pieces import Piece, pieces
 
 
 class Model:
@@ -225,6 +226,11 @@ class Model:
         self.require_eval()
         end = slices.Place(until) if isinstance(until, str) else until
         return slices.cut(self.module, name, self.probe(), before=self._preprocess, call=call, until=end, skip=skip)
+
+    def pieces(self, cuts: Sequence[slices.Place]) -> tuple[Piece, ...]:
+        """Cut the network at several places into programs of their own, for several parties to hold."""
+        self.require_eval()
+        return pieces(self.module, cuts, self.probe(), before=self._preprocess)
 
     def slices(self) -> tuple[str, ...]:
         """The names at which the network can be cut, in the order in which they are computed."""

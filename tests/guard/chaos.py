@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
-from guard.gateway.processes import free_port
 from guard.postgres_server import PostgresServer
 from modelkeep.guard.grid import ONE, budget, distortion, snap
 from modelkeep.guard.store.postgres import PostgresStore
+from ports import free_port
 
 CLASSES = 10
 EPSILON = 0.3

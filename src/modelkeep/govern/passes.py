@@ -24,8 +24,9 @@ class Pass:
 
     `number` counts all passes under the agreement from 0: it is the pass's place in every party's ledger. `step` is
     how many updates the weights have had when it begins. `source` brings the inputs and `sink` takes the outputs
-    (and has the labels). `data` is the fingerprint of the data as the asker declares it, `rows` how many examples
-    of them pass, in `parts` micro-batches.
+    (and has the labels). `data` is the fingerprint of the inputs as the asker declares it and `labels` that of their
+    labels (empty where nobody needs them); `rows` examples pass in `parts` micro-batches: those of the recipe's batch
+    for that step, or those from the `first` on.
     """
 
     agreement: str
@@ -36,7 +37,9 @@ class Pass:
     sink: str
     step: int
     data: str
+    labels: str
     rows: int
+    first: int = 0
     parts: int = 1
 
     @cached_property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
+
+from ports import free_port
 
 # A network that is slow where the first feature says so, read as `slow:build` from the folder of the settings.
 SLOW = """
@@ -57,14 +58,6 @@ epsilon = 0.1
 [store]
 url = "sqlite:///state.sqlite3"
 """
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def settings(folder: Path, tls: str = "") -> Path:

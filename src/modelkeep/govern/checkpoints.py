@@ -1,0 +1,47 @@
+"""A party's checkpoints: its part of the model after so many updates, the two newest that it has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from modelkeep.errors import CheckpointError, GovernError
+from modelkeep.training import checkpoint
+from modelkeep.training.checkpoint import Snapshot, Wording
+
+WORDING = Wording(
+    keeps="checkpoint",
+    redo="begin",
+    unwritten="The training stopped at this party; what it has written is untouched. Make room, then go on.",
+)
+_KEPT = 2  # a party is never further ahead of another than one checkpoint, so two of each suffice to have one in common
+
+
+class Checkpoints:
+    """The checkpoints in a folder, by the number of updates."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def steps(self) -> list[int]:
+        """After which updates there is one, in order."""
+        return sorted(int(path.stem.split("-")[1]) for path in self._folder.glob("step-*.safetensors"))
+
+    def write(self, step: int, snapshot: Snapshot) -> None:
+        """Keep a state whole or not at all, and forget those that nobody can need any more."""
+        checkpoint.write(self._path(step), snapshot.to_bytes(), WORDING)
+        for old in self.steps()[:-_KEPT]:
+            self._path(old).unlink(missing_ok=True)
+
+    def read(self, step: int) -> Snapshot:
+        """The state after `step` updates."""
+        path = self._path(step)
+        payload = checkpoint.read(path, WORDING)
+        if payload is None:
+            raise GovernError(f"There is no checkpoint after {step} updates in '{self._folder}'.")
+        found = Snapshot.from_bytes(payload, f"The checkpoint {path}", WORDING)
+        if found.values.get("step") != step:
+            raise CheckpointError(f"The checkpoint {path} says that it is of step {found.values.get('step')}.")
+        return found
+
+    def _path(self, step: int) -> Path:
+        return self._folder / f"step-{step:09d}.safetensors"

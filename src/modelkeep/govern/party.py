@@ -1,0 +1,337 @@
+"""Party: one owner's side of a governed model: what it holds, what it consents to, and its share of every pass."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from modelkeep.data import Data
+from modelkeep.errors import ConsentRefused, GovernError, WireError
+from modelkeep.fingerprint import fingerprint
+from modelkeep.govern.checkpoints import Checkpoints
+from modelkeep.govern.consent.consenting import Consenting
+from modelkeep.govern.consent.policy import Policy
+from modelkeep.govern.consent.state import ConsentState
+from modelkeep.govern.documents import read_document
+from modelkeep.govern.folder import Folder
+from modelkeep.govern.holding import Holding
+from modelkeep.govern.ledger.entry import Entry
+from modelkeep.govern.ledger.ledger import Ledger
+from modelkeep.govern.legs import legs
+from modelkeep.govern.links import Links, answer, refuse
+from modelkeep.govern.load import Load, require_fit
+from modelkeep.govern.passage import Passage
+from modelkeep.govern.passes import Consent, Pass, read_consent, read_pass
+from modelkeep.govern.piece_file import read_piece
+from modelkeep.govern.scribe import Scribe, What
+from modelkeep.govern.status import Status
+from modelkeep.govern.wire.connection import Connection
+from modelkeep.govern.wire.message import Message
+
+
+class Party:
+    """One party, in one process, with all that lies in its folder.
+
+    `data` are the data sets that it can bring inputs or labels of. Used by `serve` and `Leader`, which give it the
+    messages that come.
+
+    Args:
+        folder: The party's folder.
+        data: What it brings inputs or labels of.
+        device: Where its pieces compute.
+    """
+
+    def __init__(self, folder: Folder, *, data: Iterable[Data] = (), device: str = "cpu") -> None:
+        with ExitStack() as opened:
+            opened.enter_context(folder.lock())
+            self.identity = folder.identity()
+            self.name = self.identity.name
+            self.agreement = folder.signed_agreement()
+            self.ledger = opened.enter_context(Ledger(folder.ledger, self.name, self.identity.signer))
+            state = ConsentState(folder.consent)
+            opened.callback(state.close)
+            policies = [self.agreement.policy(self.name)]
+            if folder.policy.exists():
+                policies.append(read_document(Policy, folder.policy, "a policy"))
+            self.consenting = Consenting(policies, state, self.name, self.identity.signer, self.ledger)
+            self.checkpoints = Checkpoints(folder.checkpoints)
+            self.holding = Holding(
+                self.agreement, self.name, read_piece(folder.piece, self.agreement, self.name), device
+            )
+            self._stand_up()
+            self._inputs: dict[str, Tensor] = {}
+            self._labels: dict[str, Tensor] = {}
+            for each in data:
+                self.bring(each)
+            self.answers = torch.empty(0)
+            self.scribe = Scribe(self.ledger, self.agreement.wire)
+            opened.callback(self.scribe.close)
+            self.status = Status(self.name)
+            self.session = ""
+            self.leader = ""
+            self.passage: Passage | None = None
+            self.prepared: Future[Entry] | None = None
+            self._early: list[tuple[Connection, Message]] = []
+            self._past: deque[str] = deque(maxlen=16)
+            self.links = Links(self.agreement, self.identity, self._at_once, self.note_refused)
+            opened.callback(self.links.close)
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections, write down what is to be written, and leave the folder to others."""
+        self._opened.close()
+
+    def bring(self, data: Data) -> None:
+        """Be ready to bring the inputs or the labels of these data into a pass that names them."""
+        self.bring_inputs(data.x)
+        self._labels[fingerprint({"y": data.y})] = data.y
+
+    def bring_inputs(self, x: Tensor) -> None:
+        """Be ready to bring these inputs into a pass that names them."""
+        self._inputs[fingerprint({"x": x})] = x
+
+    # ---- where it stands
+
+    @property
+    def standing(self) -> int | None:
+        """After how many updates its part of the model is; None where a pass that failed has left it in between."""
+        return None if self._between else self.holding.step
+
+    def stand_at(self, step: int) -> None:
+        """Go (back) to the state after so many updates."""
+        self.give_up()
+        if self.standing != step:
+            self.holding.restore(self.checkpoints.read(step))
+            self._between = False
+            self.ledger.event("rewound", f"Went to the checkpoint after {step} updates.", step=step)
+
+    def keep(self) -> None:
+        """Write a checkpoint; all passes that led to it are on disk before it."""
+        if self.standing is not None and self.standing not in self.checkpoints.steps():
+            self.ledger.sync()
+            self.checkpoints.write(self.holding.step, self.holding.snapshot())
+
+    def _stand_up(self) -> None:
+        self._between = False
+        steps = self.checkpoints.steps()
+        if steps:
+            self.holding.restore(self.checkpoints.read(steps[-1]))
+        else:
+            self.keep()
+
+    # ---- consent
+
+    def consent(self, of: Pass) -> Consent:
+        """This party's consent to a pass, or ConsentRefused with the reason."""
+        try:
+            if of.agreement != self.agreement.fingerprint:
+                raise ConsentRefused(f"{of} is asked for under another agreement ({of.agreement[:12]}…).")
+            given = self.consenting.give(of)
+        except ConsentRefused as error:
+            self.status.refused(of, str(error))
+            self.ledger.event("refused", str(error), number=of.number, purpose=of.purpose, asker=of.asker)
+            raise
+        self.status.consented(of)
+        return given
+
+    def _at_once(self, connection: Connection, message: Message) -> bool:
+        """Answer a question for consent while a pass is under way."""
+        if message.kind != "ask":
+            return False
+        try:
+            of = read_pass(message.header.get("pass", {}))
+            self._require_leader(connection, of)
+            answer(connection, message, {"consent": asdict(self.consent(of))})
+        except GovernError as error:
+            refuse(connection, message, error)
+        return True
+
+    def _require_leader(self, connection: Connection, of: Pass) -> None:
+        if connection.peer != of.asker or connection.peer != self.leader:
+            raise WireError(
+                f"'{connection.peer}' asks for {of}, but the session is led by '{self.leader or 'nobody'}'."
+            )
+
+    # ---- one pass
+
+    def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
+        """Start a pass to which all have consented; where this party brings the inputs, send them on their way."""
+        self._require_turn(of)
+        names = [consent.party for consent in consents]
+        if names != sorted(party.name for party in self.agreement.parties):
+            raise ConsentRefused(
+                f"{of} does not have the consent of all parties, only of {', '.join(names) or 'none'}."
+            )
+        for consent in consents:
+            consent.check(of, self.agreement.member(consent.party).public_key)
+        self.consenting.still(of)
+        way = legs(self.agreement.holders, of.source, of.sink)
+        x = self._material(self._inputs, of.data, "inputs") if of.source == self.name else None
+        labelled = of.sink == self.name and of.purpose != "infer"
+        y = self._material(self._labels, of.labels, "labels") if labelled else None
+        self.scribe.begin(of, consents)
+        self.prepared = None
+        self.status.began(of)
+        self.passage = Passage(of, way, self.holding, x, y)
+        self._between = self.passage.training
+        if way[0].holder == self.name:
+            for part in range(self.passage.parts):
+                self._pass_on(0, part, self.passage.forward(0, part))
+        early, self._early = self._early, []
+        for connection, message in early:
+            self.take(connection, message)
+
+    def take(self, connection: Connection, message: Message) -> None:
+        """Activations or gradients have come."""
+        if message.header.get("session") != self.session:
+            raise WireError(f"'{connection.peer}' sent {message.kind} of another session. They are not looked at.")
+        passage, digest = self.passage, message.header.get("pass")
+        if digest in self._past:
+            self.note_refused(
+                f"'{connection.peer}' sent {message.kind} of a pass that is over. They are not looked at."
+            )
+            return
+        if passage is None or digest != passage.of.digest:
+            # Another party may be told sooner that a pass has begun; that is one pass at most.
+            if len(self._early) >= 4 * self.agreement.recipe.micro_batches * len(self.agreement.holders):
+                raise WireError(f"'{connection.peer}' sent {message.kind} of a pass that has not begun.")
+            self._early.append((connection, message))
+            return
+        number, part = self._place(connection, message, passage)
+        if not passage.due(message.kind, number, part):
+            self.note_refused(
+                f"'{connection.peer}' sent {message.kind} for micro-batch {part} of leg {number} in {passage.of}, and "
+                "none are due: they came twice, or too soon. Nobody looks at them."
+            )
+            return
+        load = Load.of(message)
+        where = f"The {message.kind} of {passage.of} from '{connection.peer}'"
+        load.require_finite(where)
+        if message.kind == "activations":
+            self.consenting.still(passage.of)
+            first = passage.way[number].pieces[:1] or (len(self.agreement.holders),)
+            require_fit(load, self.holding.expected[passage.training][first[0]], passage.rows(part), where)
+            self.scribe.received(connection.peer, "activations", number - 1, part, message.tensors)
+            self._pass_on(number, part, passage.forward(number, part, load))
+        else:
+            self.scribe.received(connection.peer, "gradients", number, part, message.tensors)
+            self._pass_back(number, part, passage.backward(number, part, load))
+
+    def give_up(self) -> None:
+        """Forget a pass that cannot be finished."""
+        self.passage = self.prepared = None
+        self._early.clear()
+        self._past.clear()
+        self.holding.forget_gradients()
+
+    def commit(self, number: int) -> None:
+        """All parties have prepared the pass: it counts."""
+        self.ledger.commit(number)
+        if self.passage is not None and self.passage.of.number == number:
+            self._past.append(self.passage.of.digest)
+            self.passage = None
+        if self.holding.step % self.agreement.checkpoint_every == 0:
+            self.keep()
+
+    def _require_turn(self, of: Pass) -> None:
+        """Refuse a pass that was before, or comes too soon; what runs again after a fault is in the ledger."""
+        if of.agreement != self.agreement.fingerprint:
+            raise GovernError(f"{of} is of another agreement ({of.agreement[:12]}…).")
+        if self.passage is not None:
+            raise WireError(f"{of} cannot begin: {self.passage.of} is still under way.")
+        recorded = of.number < self.ledger.committed and next(self.ledger.entries(of.number)).of == of
+        if not recorded and of.number != self.ledger.committed:
+            raise WireError(f"{of} is out of turn: the next pass at '{self.name}' is {self.ledger.committed}.")
+        if self._between or of.step != self.holding.step:
+            raise WireError(f"{of} is for weights after {of.step} updates; '{self.name}' is at {self.standing}.")
+
+    def _material(self, known: dict[str, Tensor], wanted: str, what: str) -> Tensor:
+        if wanted not in known:
+            raise GovernError(
+                f"'{self.name}' does not have the {what} with fingerprint {wanted[:12]}…. Start it with --data that "
+                "names them, the same data as in the agreement."
+            )
+        return known[wanted]
+
+    def _place(self, connection: Connection, message: Message, passage: Passage) -> tuple[int, int]:
+        """Which leg and micro-batch a message is for; refused unless it comes from the leg beside."""
+        number, part = message.header.get("leg"), message.header.get("part")
+        if not isinstance(number, int) or not isinstance(part, int):
+            raise WireError(f"'{connection.peer}' sent {message.kind} without their place.")
+        beside = number - 1 if message.kind == "activations" else number + 1
+        there = range(len(passage.way))
+        if number not in passage.own or beside not in there or passage.way[beside].holder != connection.peer:
+            raise WireError(f"'{connection.peer}' sent {message.kind} for leg {number} of {passage.of}: not its own.")
+        return number, part
+
+    def _pass_on(self, number: int, part: int, load: Load | None) -> None:
+        """Send what a leg gave to the next one, or back where the way ends here."""
+        assert self.passage is not None
+        if self.passage.way[number].sink:
+            self._pass_back(number, part, load)
+        else:
+            assert load is not None
+            self._send(number + 1, number, part, "activations", load)
+            self._finish_when_done()
+
+    def _pass_back(self, number: int, part: int, load: Load | None) -> None:
+        if load is not None:
+            self._send(number - 1, number - 1, part, "gradients", load)
+        self._finish_when_done()
+
+    def _send(self, to: int, at: int, part: int, what: What, load: Load) -> None:
+        assert self.passage is not None
+        of, peer = self.passage.of, self.passage.way[to].holder
+        load.require_finite(f"The {what} of {of} at '{self.name}'")
+        header = {"session": self.session, "pass": of.digest, "leg": to, "part": part}
+        message = load.message(what, header)
+        if self.links.to(peer) is None:
+            self.links.dial(peer, self.agreement.wire.deadline)
+            self.links.send(peer, Message("link", {"session": self.session}))
+        self.links.send(peer, message)
+        self.scribe.sent(peer, what, at, part, message.tensors)
+
+    def _finish_when_done(self) -> None:
+        """When this party has computed its share: write it down, and take the step."""
+        passage = self.passage
+        if passage is None or not passage.done or self.prepared is not None:
+            return
+        self.prepared = self.scribe.finish()
+        self.on_prepared(passage, self.prepared)
+        if passage.training:
+            self.holding.update()
+            self._between = False
+        elif passage.answers:
+            self.answers = torch.cat([passage.answers[part] for part in range(passage.parts)])
+        self.status.ended(passage.of, passage.metrics)
+
+    on_prepared: Callable[[Passage, Future[Entry]], None] = staticmethod(lambda passage, entry: None)
+
+    def note_refused(self, sentence: str) -> None:
+        """Write down that somebody or something was refused."""
+        self.status.news = sentence
+        self.ledger.event("refused", sentence)
+
+
+def consents_of(message: Message) -> list[Consent]:
+    """The consents that a message brings."""
+    return [read_consent(values) for values in message.header.get("consents", [])]
+
+
+def pass_of(message: Message) -> Pass:
+    """The pass that a message is about."""
+    values: Any = message.header.get("pass", {})
+    return read_pass(values)

@@ -1,0 +1,76 @@
+"""Scribe: writes down what crosses in a pass, on a thread of its own, so that the pass does not wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Literal
+
+from torch import Tensor
+
+from modelkeep.errors import WireError
+from modelkeep.govern.ledger.entry import Crossing, Entry
+from modelkeep.govern.ledger.ledger import Ledger
+from modelkeep.govern.passes import Consent, Pass
+from modelkeep.govern.wire.digest import Digest
+from modelkeep.govern.wire.settings import Wire
+
+What = Literal["activations", "gradients"]
+
+
+class Scribe:
+    """What one party sends and receives, pass after pass."""
+
+    def __init__(self, ledger: Ledger, wire: Wire) -> None:
+        self._ledger, self._wire = ledger, wire
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="scribe")
+        self._of: Pass | None = None
+        self._consents: tuple[Consent, ...] = ()
+        self._recorded: set[Crossing] | None = None
+        self._sent: list[Future[Crossing]] = []
+        self._received: list[Future[Crossing]] = []
+
+    def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
+        """Open a pass. Where the ledger has it already it runs again, and must be the very same."""
+        self._sent, self._received = [], []
+        self._of, self._consents = of, tuple(consents)
+        recorded = next(self._ledger.entries(of.number), None) if of.number < self._ledger.committed else None
+        self._recorded = None if recorded is None else set(recorded.received)
+
+    def sent(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
+        """Note what this party has sent; the tensors must not change any more."""
+        self._sent.append(self._worker.submit(self._crossing, peer, what, at, part, tensors))
+
+    def received(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
+        """Note what came. In a replay it must be what came before: nobody learns more by making others repeat."""
+        coming = self._worker.submit(self._crossing, peer, what, at, part, tensors)
+        self._received.append(coming)
+        if self._recorded is not None and coming.result() not in self._recorded:
+            raise WireError(
+                f"'{peer}' sent other {what} than before for {self._of}, which runs again after a fault. A replayed "
+                "pass must be the very same."
+            )
+
+    def finish(self) -> Future[Entry]:
+        """Prepare the pass's entry in the ledger."""
+        assert self._of is not None
+        of, consents, sent, received = self._of, self._consents, self._sent, self._received
+
+        def prepare() -> Entry:
+            return self._ledger.prepare(of, consents, _ordered(sent), _ordered(received))
+
+        return self._worker.submit(prepare)
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self._worker.shutdown()
+
+    def _crossing(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Crossing:
+        digest = Digest(self._wire)
+        digest.update(tensors)
+        return Crossing(peer, what, at, part, digest.hexdigest(), sum(tensor.nbytes for tensor in tensors))
+
+
+def _ordered(crossings: Sequence[Future[Crossing]]) -> list[Crossing]:
+    """In an order that does not depend on who was faster."""
+    return sorted((c.result() for c in crossings), key=lambda c: (c.at, c.what, c.part, c.peer))

@@ -1,0 +1,46 @@
+"""Status: what a party has done since it started, for its live view."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from time import monotonic
+
+from modelkeep.govern.passes import Pass
+
+
+@dataclass
+class Status:
+    """Counts and the last news; written by the party's threads, read by whoever shows it."""
+
+    party: str
+    since: float = field(default_factory=monotonic)
+    passes: Counter[str] = field(default_factory=Counter)
+    consents: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    under_way: Pass | None = None
+    last: Pass | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    news: str = ""
+    _began: float = 0.0
+
+    def consented(self, of: Pass) -> None:
+        """Consent was given."""
+        self.consents[of.purpose] += 1
+
+    def refused(self, of: Pass, reason: str) -> None:
+        """Consent was not given."""
+        self.refusals[of.purpose] += 1
+        self.news = reason
+
+    def began(self, of: Pass) -> None:
+        """A pass is under way."""
+        self.under_way, self._began = of, monotonic()
+
+    def ended(self, of: Pass, metrics: dict[str, float]) -> None:
+        """This party has done its share of a pass."""
+        self.passes[of.purpose] += 1
+        self.seconds += monotonic() - self._began
+        self.last, self.under_way = of, None
+        self.metrics = {**self.metrics, **metrics}

@@ -1,0 +1,143 @@
+"""Parties for tests: folders with identities, a signed agreement and pieces, and real processes that serve."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from modelkeep import Data, Model, datasets
+from modelkeep.govern.agreement import Agreement
+from modelkeep.govern.drafting import draft
+from modelkeep.govern.folder import Folder
+from modelkeep.govern.identity import Identity
+from modelkeep.govern.party import Party
+from modelkeep.govern.piece_file import split
+from modelkeep.govern.serving import serve
+from modelkeep.govern.terms import Material
+from modelkeep.govern.wire.settings import Wire
+from modelkeep.training import SGD, Recipe
+from ports import free_port
+
+HERE = Path(__file__).parent
+
+
+def digits(n: int = 256) -> Data:
+    """Some of the embedded digits."""
+    return datasets.load("digits", "train").first(n)
+
+
+def model_of(factory: str, data: Data, seed: int = 0) -> Model:
+    """A fresh network of this file or of the tests beside it, for the data."""
+    torch.manual_seed(seed)
+    module = Model.load(f"govern.parties:{factory}", like=data)
+    return module
+
+
+def digit_network() -> nn.Module:
+    """Convolutions with batch norm and dropout, for 8 × 8 pictures."""
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.Dropout(0.2),
+        nn.Flatten(),
+        nn.Linear(512, 32),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
+
+
+def found(
+    root: Path,
+    model: Model,
+    data: Data,
+    *,
+    cuts: Sequence[str],
+    holders: Sequence[str],
+    labels: str,
+    source: str = "alice",
+    recipe: Recipe | None = None,
+    names: Sequence[str] | None = None,
+    **more: Any,
+) -> tuple[Agreement, dict[str, Folder]]:
+    """Folders of parties that have signed an agreement and hold their pieces; each listens on loopback."""
+    names = names or sorted({*holders, labels, source})
+    identities = {name: Identity.at(root / name, name) for name in names}
+    agreement = draft(
+        "test",
+        model,
+        parties=[identity.public for identity in identities.values()],
+        addresses={name: f"127.0.0.1:{free_port()}" for name in names},
+        cuts=cuts,
+        holders=holders,
+        data=Material.inputs(source, data),
+        labels=Material.labels(labels, data),
+        recipe=recipe or Recipe(steps=8, batch_size=32, optimizer=SGD(momentum=0.9), learning_rate=0.1),
+        **{"wire": Wire(deadline=20.0), "checkpoint_every": 4, **more},
+    )
+    for identity in identities.values():
+        agreement = agreement.sign(identity)
+    folders = {name: Folder(root / name) for name in names}
+    for folder in folders.values():
+        agreement.write(folder.agreement)
+    split(model, agreement, folders)
+    return agreement, folders
+
+
+@contextmanager
+def serving(folders: Mapping[str, Folder], names: Sequence[str], *, n: int = 256) -> Iterator[dict[str, Any]]:
+    """Real processes in which the named parties serve."""
+    with ExitStack() as stack:
+        running = {name: start(folders[name], n=n) for name in names}
+        for process in running.values():
+            stack.callback(stop, process)
+        yield running
+
+
+def start(folder: Folder, *, n: int = 256, program: str = "parties.py") -> subprocess.Popen[str]:
+    """A process in which a party serves; it says when it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / program), str(folder.path), str(n)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE.parent)])},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    """End it as a person would."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    process.wait(30)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def main() -> None:
+    """Serve until told to stop."""
+    torch.set_num_threads(1)
+    end = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: end.set())
+    with Party(Folder(Path(sys.argv[1])), data=[digits(int(sys.argv[2]))]) as party:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        serve(party, end)
+
+
+if __name__ == "__main__":
+    main()
