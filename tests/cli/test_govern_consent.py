@@ -65,7 +65,11 @@ def test_a_withdrawal_counts_at_once_and_until_it_is_restored(bob: Party, monkey
 
 
 def test_a_real_process_withdraws(bob: Party) -> None:
-    code = "import typer; from modelkeep.cli.govern_consent import withdraw; typer.run(withdraw)"
+    """At once: it does not wait for torch to be imported."""
+    code = (
+        "import sys, typer; from modelkeep.cli.govern_consent import withdraw\n"
+        "try: typer.run(withdraw)\nfinally: assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code, bob.folder, "--reason", "no"], check=True, timeout=60)
     with pytest.raises(ConsentRefused, match="to train: no"):
         bob.by(Policy()).still(a_pass())

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from modelkeep.errors import GovernError
-from modelkeep.govern.agreement import Agreement
 from modelkeep.govern.identity import Identity
+
+if TYPE_CHECKING:
+    from modelkeep.govern.agreement import Agreement
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Folder:
 
     def signed_agreement(self) -> Agreement:
         """The agreement, if all have signed it and it names the party whose folder this is, with the same key."""
+        from modelkeep.govern.agreement import Agreement  # brings torch, which a person who withdraws need not wait for
+
         agreement = Agreement.read(self.agreement)
         agreement.check_signed()
         agreement.require_member(self.identity())
