@@ -222,6 +222,13 @@ def test_closing_wakes_those_who_wait_at_either_end(meeting: Meeting) -> None:
             alice.send(Message("x"))
 
 
+def test_what_was_said_before_closing_arrives(meeting: Meeting) -> None:
+    with meeting.pair() as (alice, bob):
+        alice.send(Message("last words", {}, (torch.ones(10_000),)))
+        alice.close()
+        assert bob.receive(5).kind == "last words"
+
+
 def test_one_who_breaks_off_within_a_message_is_noticed(meeting: Meeting) -> None:
     with meeting.pair() as (alice, bob):
         whole = b"".join(frame(Message("activations", {}, (torch.ones(100),)), Wire()))

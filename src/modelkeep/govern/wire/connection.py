@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from time import monotonic
 
 import torch
@@ -27,7 +28,7 @@ class Connection:
         self.peer = peer
         self.wire = wire
         self.tensor_bytes_sent = self.tensor_bytes_received = 0
-        self._stream = stream
+        self._stream, self._counting = stream, Lock()
 
     @property
     def sent_bytes(self) -> int:
@@ -51,7 +52,8 @@ class Connection:
             self._stream.write(stretches, monotonic() + self.wire.deadline)
         except PartyUnavailable as error:
             raise PartyUnavailable(f"'{message.kind}' could not be sent to '{self.peer}'. {error}") from error
-        self.tensor_bytes_sent += sum(tensor.nbytes for tensor in message.tensors)
+        with self._counting:
+            self.tensor_bytes_sent += sum(tensor.nbytes for tensor in message.tensors)
 
     def receive(self, timeout: float | None = None) -> Message:
         """Wait up to `timeout` seconds (without one, for ever) for a message, which then comes within the deadline.

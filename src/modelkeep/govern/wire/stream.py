@@ -20,6 +20,7 @@ from modelkeep.errors import PartyUnavailable, WireError
 
 ENCRYPTED_AT_ONCE = 256 * 1024
 READ_AT_ONCE = 256 * 1024
+ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # a machine that vanishes is noticed in a minute
 
 
 class Stream:
@@ -34,7 +35,10 @@ class Stream:
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a machine that vanishes is noticed some day
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in ALIVE.items():
+            if hasattr(socket, option):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         self._socket = sock
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
