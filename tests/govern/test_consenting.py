@@ -280,11 +280,21 @@ def test_what_a_person_changed_is_in_the_events_once(bob: Party) -> None:
     assert bob.state.changes() == []
 
 
-def test_grants_of_logged_passes_are_forgotten(bob: Party) -> None:
+def test_old_grants_are_forgotten_and_the_last_ones_kept(bob: Party, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("modelkeep.govern.consent.state.KEPT", 5)
     consenting = bob.by(Policy(rate=1000.0, burst=50))
-    for number in range(20):
+    for number in range(30):
         consenting.decide(a_pass(number))
         bob.log(a_pass(number))
-    with sqlite3.connect(bob.folder / "consent.sqlite3") as db:
-        assert db.execute("SELECT count(*) FROM granted").fetchone() == (1,)
-    db.close()
+        with sqlite3.connect(bob.folder / "consent.sqlite3") as db:
+            kept = [kept for (kept,) in db.execute("SELECT number FROM granted")]
+        db.close()
+        assert set(range(max(0, number - 4), number + 1)) <= set(kept)
+        assert len(kept) <= 12
+
+
+def test_a_pass_whose_number_was_taken_waits_no_more(bob: Party) -> None:
+    assert not allows(bob.by(Policy(human=True)).decide, a_pass(0))
+    bob.log(a_pass(0, "infer"))
+    assert not allows(bob.by(Policy(human=True)).decide, a_pass(1))
+    assert [one.of for one in bob.state.pending()] == [a_pass(1)]

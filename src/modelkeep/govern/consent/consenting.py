@@ -32,6 +32,8 @@ class Records(Protocol):
     @property
     def committed(self) -> int: ...
 
+    def entry(self, number: int) -> Recorded: ...
+
     def entries(self, start: int = 0) -> Iterable[Recorded]: ...
 
     def passes(self, purpose: Purpose | None = None, asker: str | None = None) -> int: ...
@@ -124,10 +126,9 @@ class Consenting:
         """The passes in the ledger from that number on: this one, if it is replayed, or those that it would replace."""
         if of.number >= self._ledger.length:
             return []
-        found = (entry.of for entry in self._ledger.entries(of.number))
         if of.number >= self._ledger.committed:
-            return list(found)
-        first = next(found)
+            return [entry.of for entry in self._ledger.entries(of.number)]
+        first = self._ledger.entry(of.number).of
         if first != of:
             raise ConsentRefused(f"No consent to {of}: the ledger of '{self._party}' has {first} with other details.")
         return [first]

@@ -35,6 +35,7 @@ class ConsentFile:
 
     def __init__(self, path: Path, schema: str) -> None:
         self._path = path.absolute()
+        self._name = str(self._path)  # faster to look up than a Path, and that is done at every pass
         self._lock = threading.Lock()
         with self._told():
             # One thread at a time uses the connection (our lock); transactions are begun and ended by hand.
@@ -87,7 +88,7 @@ class ConsentFile:
     def _of_path(self) -> tuple[int, int] | None:
         """Which file has the name now."""
         try:
-            found = os.stat(self._path)
+            found = os.stat(self._name)
         except OSError:
             return None
         return found.st_dev, found.st_ino

@@ -15,6 +15,7 @@ from modelkeep.govern.consent.windows import at
 from modelkeep.govern.passes import Pass, Purpose, read_pass
 
 GRAIN = 1e-6  # so early does a rate let a pass in: seconds since 1970 are no finer in a float
+KEPT = 1000  # passes of the ledger whose grants are kept, more than run between two of its syncs
 SCHEMA = """
 CREATE TABLE withdrawn (purpose TEXT PRIMARY KEY, reason TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE approvals (
@@ -22,9 +23,9 @@ CREATE TABLE approvals (
     until REAL NOT NULL, by TEXT NOT NULL
 );
 CREATE TABLE waiting (number INTEGER PRIMARY KEY, pass TEXT NOT NULL, asked REAL NOT NULL);
--- What a pass that is not in the ledger yet has been granted, and by whom: it is not asked, spent or counted again.
+-- What a pass has been granted, and by whom, until it is in the ledger: it is not asked, spent or counted again.
 CREATE TABLE granted (
-    digest TEXT NOT NULL, approver TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (digest, approver)
+    number INTEGER NOT NULL, digest TEXT NOT NULL, approver TEXT NOT NULL, PRIMARY KEY (number, digest, approver)
 ) WITHOUT ROWID;
 CREATE TABLE rates (name TEXT PRIMARY KEY, due REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE changes (id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL)
@@ -169,24 +170,33 @@ class ConsentState:
     def granted(self, of: Pass, approver: str) -> bool:
         """Whether the approver has granted this very pass before."""
         with self._file.reading() as db:
-            row = (of.digest, approver)
-            return bool(db.execute("SELECT 1 FROM granted WHERE digest = ? AND approver = ?", row).fetchone())
+            found = db.execute(
+                "SELECT 1 FROM granted WHERE number = ? AND digest = ? AND approver = ?",
+                (of.number, of.digest, approver),
+            ).fetchone()
+        return found is not None
 
     def grant(self, of: Pass, approver: str) -> None:
         """Remember that the approver has granted the pass."""
         with self._file.changing() as db:
             _grant(db, of, approver)
 
-    def forget(self, before: int) -> None:
-        """Forget what concerns passes with smaller numbers, which are in the ledger by now."""
+    def forget(self, logged: int) -> None:
+        """Forget what concerns the passes before `logged`, which are in the ledger, but for the last grants.
+
+        Those are kept because a loss of power may take the ledger's end away; and by the hundreds they are cheaper to
+        forget than one by one.
+        """
         with self._file.reading() as db:
-            rows = "SELECT 1 FROM granted WHERE number < ? UNION ALL SELECT 1 FROM waiting WHERE number < ? LIMIT 1"
-            found = db.execute(rows, (before, before)).fetchone()
-        if not found:
-            return
-        with self._file.changing() as db:
-            db.execute("DELETE FROM granted WHERE number < ?", (before,))
-            db.execute("DELETE FROM waiting WHERE number < ?", (before,))
+            (old,) = db.execute(
+                "SELECT EXISTS (SELECT 1 FROM granted WHERE number < ?) "
+                "OR EXISTS (SELECT 1 FROM waiting WHERE number < ?)",
+                (logged - 2 * KEPT, logged),
+            ).fetchone()
+        if old:
+            with self._file.changing() as db:
+                db.execute("DELETE FROM granted WHERE number < ?", (logged - KEPT,))
+                db.execute("DELETE FROM waiting WHERE number < ?", (logged,))
 
 
 def bucket(due: float | None, rate: float, burst: int, now: float) -> tuple[float, float]:
@@ -215,7 +225,7 @@ def _purposes(purpose: Purpose | None) -> tuple[Purpose, ...]:
 
 def _grant(db: sqlite3.Connection, of: Pass, approver: str) -> bool:
     """Whether it was not granted before."""
-    row = (of.digest, approver, of.number)
+    row = (of.number, of.digest, approver)
     return db.execute("INSERT OR IGNORE INTO granted VALUES (?, ?, ?)", row).rowcount == 1
 
 
