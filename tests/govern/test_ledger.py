@@ -256,6 +256,32 @@ def test_refuses_another_partys_ledger_another_key_and_another_format(
         open_reading(ledger.path)
 
 
+def test_refuses_a_ledger_whose_end_was_changed(tmp_path: Path, signer: Signer) -> None:
+    path = tmp_path / "l.sqlite3"
+    with Ledger(path, "bob", signer) as opened:
+        for number in range(3):
+            log(opened, number)
+    with sqlite3.connect(path) as database:
+        database.execute("""UPDATE entries SET line = replace(line, '"rows":4', '"rows":5') WHERE number = 2""")
+    database.close()
+    with pytest.raises(GovernError, match=r"last entry .* is not as 'bob' signed it"):
+        Ledger(path, "bob", signer)
+
+
+def test_says_in_a_sentence_that_a_page_of_the_file_is_damaged(tmp_path: Path, signer: Signer) -> None:
+    path = tmp_path / "l.sqlite3"
+    with Ledger(path, "bob", signer) as opened:
+        for number in range(60):
+            log(opened, number)
+    content = bytearray(path.read_bytes())
+    content[8 * 4096 : 9 * 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+    with pytest.raises(GovernError, match="cannot be"), Ledger(path, "bob", signer) as opened:
+        list(opened.entries())
+    with pytest.raises(GovernError, match="cannot be read"):
+        list(open_reading(path).entries())
+
+
 def test_two_processes_that_write_at_once_are_found_out(tmp_path: Path, signer: Signer) -> None:
     with Ledger(tmp_path / "l", "bob", signer) as one, Ledger(tmp_path / "l", "bob", signer) as two:
         log(one, 0)

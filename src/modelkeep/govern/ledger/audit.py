@@ -51,10 +51,10 @@ class Stretch:
 class Audit(Result):
     """What an audit of the parties' ledgers found. `missing`: the parties whose ledgers were not there.
 
-    Without findings, what the ledgers say is what happened, unless parties who contradict nobody else lied together:
-    two neighbours can agree on a digest that never crossed, and all parties together can write what they like. Three
-    things are not in anybody's hands but a party's own: its last events, the last pass as long as no other ledger says
-    that it is committed, and what only a party whose ledger is missing could contradict.
+    Without findings, the ledgers say what happened, as far as one party alone could have changed it. Parties who lie
+    together are found out by any other party about all but the last two passes; in these, two neighbours can agree on
+    a digest that never crossed. All parties together can write what they like. A party's last events are its own
+    account, and its last entry binds it only once another ledger says that it is committed.
     """
 
     agreement: str

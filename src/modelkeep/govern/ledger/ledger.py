@@ -12,12 +12,11 @@ from threading import RLock
 from typing import Any, Self
 
 from modelkeep.errors import GovernError
-from modelkeep.files import replacing
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
-from modelkeep.govern.ledger.reading import APPLICATION, FORMAT, parse
+from modelkeep.govern.ledger.reading import APPLICATION, FORMAT, open_reading, parse
 from modelkeep.govern.passes import Consent, Pass
-from modelkeep.signing import Signer, canonical
+from modelkeep.signing import Signer
 
 _PATIENCE = 30.0  # seconds that a change waits for a lock; readers hold one only for moments
 _CHUNK = 256  # entries that are read at once, so that reading does not keep a pass waiting
@@ -100,10 +99,14 @@ class Ledger:
         self._length: int = self._value("SELECT coalesce(max(number) + 1, 0) FROM entries")
         self._heard: int = self._value("SELECT coalesce(max(number) + 1, 0) FROM events")
         self._last = self.entry(self._length - 1) if self._length else None
-        self._last_event = ""
-        if self._heard:
-            (line,) = self._database.execute("SELECT line FROM events WHERE number = ?", (self._heard - 1,)).fetchone()
-            self._last_event = parse(Event, line).hash
+        events = self._rows("SELECT line FROM events WHERE number = ?", self._heard - 1)
+        self._last_event = parse(Event, events[0][0]).hash if events else ""
+        last, key = self._last, self._signer.public_key
+        if last is not None and (last.number != self._length - 1 or not last.is_of(self.party, key)):
+            raise GovernError(
+                f"The last entry of the ledger '{self.path}' is not as '{self.party}' signed it: the file was changed "
+                "or is damaged. Audit it, and go on with a copy that is sound."
+            )
         self._counts: Counter[tuple[str, str]] = Counter(
             {
                 (purpose, asker): passes
@@ -157,28 +160,21 @@ class Ledger:
 
     def entry(self, number: int) -> Entry:
         """The entry `number`."""
-        with self._lock:
-            found = self._database.execute("SELECT line FROM entries WHERE number = ?", (number,)).fetchone()
-        if found is None:
+        found = self._rows("SELECT line FROM entries WHERE number = ?", number)
+        if not found:
             raise GovernError(f"The ledger of '{self.party}' has no entry {number}; it has {self._length}.")
-        return parse(Entry, found[0])
+        return parse(Entry, found[0][0])
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The entries from `start` on."""
-        while True:
-            with self._lock:
-                lines = self._database.execute(
-                    "SELECT line FROM entries WHERE number >= ? ORDER BY number LIMIT ?", (start, _CHUNK)
-                ).fetchall()
-            if not lines:
-                return
+        query = "SELECT line FROM entries WHERE number >= ? ORDER BY number LIMIT ?"
+        while lines := self._rows(query, start, _CHUNK):
             yield from (parse(Entry, line) for (line,) in lines)
             start += len(lines)
 
     def events(self) -> list[Event]:
         """All events."""
-        with self._lock:
-            return [parse(Event, line) for (line,) in self._database.execute("SELECT line FROM events ORDER BY number")]
+        return [parse(Event, line) for (line,) in self._rows("SELECT line FROM events ORDER BY number")]
 
     def prepare(
         self, of: Pass, consents: Sequence[Consent], sent: Sequence[Crossing], received: Sequence[Crossing]
@@ -257,12 +253,15 @@ class Ledger:
                 self._database.execute("PRAGMA synchronous = NORMAL")
 
     def export(self, path: Path) -> None:
-        """Write a copy for an auditor: a line that says whose ledger it is, then each entry and event as JSON."""
-        about = {"ledger": FORMAT, "party": self.party, "public_key": self._signer.public_key}
-        with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as file, self._lock:
-            file.write(canonical({**about, "committed": self._committed}).decode() + "\n")
-            file.writelines(f'{{"entry":{entry.line()}}}\n' for entry in self.entries())
-            file.writelines(f'{{"event":{event.line()}}}\n' for event in self.events())
+        """Write a copy for an auditor, while passes go on (see `Reading.export`)."""
+        open_reading(self.path).export(path)
+
+    def _rows(self, query: str, *values: int) -> list[tuple[Any, ...]]:
+        try:
+            with self._lock:
+                return self._database.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise GovernError(f"The ledger '{self.path}' cannot be read: {error}.") from error
 
     def _value(self, statement: str) -> int:
         value: int = self._database.execute(statement).fetchone()[0]

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from modelkeep.errors import GovernError
+from modelkeep.files import replacing
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.events import Event
 from modelkeep.govern.passes import read
+from modelkeep.signing import canonical
 
 FORMAT = 1
 """The format of ledgers and of their copies, raised when what they hold changes."""
@@ -53,6 +55,14 @@ class Reading:
     def events(self, start: int = 0) -> Iterator[Event]:
         """The events from number `start` on."""
         return (parse(Event, line) for line in self.lines("events", start))
+
+    def export(self, path: Path) -> None:
+        """Write a copy for an auditor: a line that says whose ledger it is, then each entry and event as JSON."""
+        about = {"ledger": FORMAT, "party": self.party, "public_key": self.public_key, "committed": self.committed}
+        with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+            file.write(canonical(about).decode() + "\n")
+            file.writelines(f'{{"entry":{line}}}\n' for line in self.lines("entries"))
+            file.writelines(f'{{"event":{line}}}\n' for line in self.lines("events"))
 
 
 def open_reading(path: Path) -> Reading:
