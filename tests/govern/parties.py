@@ -39,8 +39,7 @@ def digits(n: int = 256) -> Data:
 def model_of(factory: str, data: Data, seed: int = 0) -> Model:
     """A fresh network of this file or of the tests beside it, for the data."""
     torch.manual_seed(seed)
-    module = Model.load(f"govern.parties:{factory}", like=data)
-    return module
+    return Model.load(f"govern.parties:{factory}", like=data)
 
 
 def digit_network() -> nn.Module:

@@ -190,6 +190,7 @@ class Party:
         if way[0].holder == self.name:
             for part in range(self.passage.parts):
                 self._pass_on(0, part, self.passage.forward(0, part))
+        self._finish_when_done()  # it may hold nothing that this pass needs
         early, self._early = self._early, []
         for connection, message in early:
             self.take(connection, message)
