@@ -102,6 +102,25 @@ class Everywhere(nn.Module):
         return logits
 
 
+class Sliced(nn.Module):
+    """A tensor beside what dropout makes of it, and a slice, which has gaps in memory and is summed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(STEPS[1], 99)
+        self.drop = nn.Dropout(0.5)
+        self.second = nn.Linear(99, 21)
+        self.last = nn.Linear(21, CLASSES)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.first(x)
+        dropped = self.drop(out)
+        every_other = dropped[:, :, ::2]
+        out = torch.tanh(self.second(out + dropped))
+        logits: torch.Tensor = self.last(out.mean(1)) * every_other.sum(2).sum(1, keepdim=True)
+        return logits
+
+
 class Drawn(nn.Module):
     """A residual network drawn by a property test: each step picks an operation and which earlier tensors to use."""
 

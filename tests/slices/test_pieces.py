@@ -22,7 +22,17 @@ from modelkeep.errors import SliceError
 from modelkeep.slices import Place, places
 from modelkeep.slices.pieces import Piece, pieces
 from slices.networks import Branching, Residual, Twice, Untraced
-from slices.split_networks import CLASSES, IMAGE, STEPS, Convolutional, Drawn, Everywhere, Recurrent, Transformer
+from slices.split_networks import (
+    CLASSES,
+    IMAGE,
+    STEPS,
+    Convolutional,
+    Drawn,
+    Everywhere,
+    Recurrent,
+    Sliced,
+    Transformer,
+)
 
 
 def resnet() -> nn.Module:
@@ -39,6 +49,7 @@ SHAPES: dict[Callable[[], nn.Module], tuple[int, ...]] = {
     Recurrent: STEPS,
     Transformer: STEPS,
     time_first: STEPS,
+    Sliced: STEPS,
     Everywhere: (6,),
     Residual: (6,),
     Branching: (6,),
@@ -53,6 +64,7 @@ CUTS: list[tuple[Callable[[], nn.Module], tuple[str, ...]]] = [
     (Transformer, ("attention",)),
     (Transformer, ("embed", "norm1", "up")),
     (time_first, ("attention", "last")),
+    (Sliced, ("drop", "getitem")),
     (Everywhere, ("layers.0", "layers.2", "layers.3")),
     (Residual, ("inner",)),
     (Branching, ("left", "relu")),
