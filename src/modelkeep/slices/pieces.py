@@ -77,7 +77,7 @@ def pieces(
         module: The network, which is left as it is. The pieces share its tensors, each those that it uses; what no
             pass uses goes to the last.
         cuts: Where to cut; there is one piece more than there are cuts.
-        probe: A few inputs. The pieces are run on them, and refused where they are not exactly the network.
+        probe: At least two inputs. The pieces are run on them, and refused where they are not exactly the network.
         before: What happens to an input first, as a part of the first piece.
 
     Raises:
