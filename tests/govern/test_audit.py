@@ -230,6 +230,26 @@ def test_whatever_is_done_to_whole_entries_is_found(
         assert blamed(result) == {party}
 
 
+def test_a_signature_that_is_not_the_partys_is_found_even_under_an_unchanged_entry(world: World) -> None:
+    def change(chain: list[Any]) -> None:
+        chain[4]["signature"] = chain[3]["signature"]
+
+    findings = world.audit(tampered(world, "bob", change)).findings
+    assert [(f.kind, f.party, f.number, f.until) for f in findings] == [("signature", "bob", 4, 4)]
+
+
+def test_a_party_that_tells_two_others_two_histories_is_found_without_its_ledger(world: World) -> None:
+    def change(chain: list[Any]) -> None:
+        of = read_pass(chain[-1]["of"])
+        given = Consent.give(of, "carol", "f" * 64, world.signers["carol"])
+        chain[-1]["consents"][2].update(head=given.head, signature=given.signature)
+
+    books = tampered(world, "alice", change, "chain")
+    del books["carol"]
+    findings = world.audit(books).findings
+    assert [(f.kind, f.party, f.number) for f in findings] == [("consent", "carol", PASSES - 1)]
+
+
 @pytest.mark.parametrize("seal", SEALS)
 def test_an_invented_entry_is_found(world: World, seal: str) -> None:
     """A pass that the others never saw, at the end, where no later consent and no committed entry speaks of it."""
