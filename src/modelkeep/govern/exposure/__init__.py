@@ -1,6 +1,8 @@
 """What a curious party can learn at a cut: the inputs from activations, the labels from gradients; and where to cut."""
 
+from modelkeep.govern.exposure.advice import Advice, AtCut, advise
+from modelkeep.govern.exposure.costs import Costs, Link
 from modelkeep.govern.exposure.inversion import Inversion, invert
 from modelkeep.govern.exposure.labels import LabelLeak, infer_labels
 
-__all__ = ["Inversion", "LabelLeak", "infer_labels", "invert"]
+__all__ = ["Advice", "AtCut", "Costs", "Inversion", "LabelLeak", "Link", "advise", "infer_labels", "invert"]

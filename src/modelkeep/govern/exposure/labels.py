@@ -1,8 +1,8 @@
 """Label leakage: the party before a cut sees dL/dz of each example and wants the labels that it was never sent.
 
 Four attacks. `norm` (Li et al. 2021, "Label leakage and protection in two-party split learning") is for two classes:
-examples of the rarer class have the longer gradients. `direction` clusters gradients by their cosine, because those of
-one class point one way. `surrogate` goes on from there: it fits a network of its own, and the labels, until its
+examples of the rarer class have the longer gradients. `direction` looks at their cosines, because the gradients of one
+class point one way. `surrogate` goes on from there: it fits a network of its own, and the labels, until its
 gradients are the observed ones (Kariyappa and Qureshi 2021, "Gradient inversion attack"; 2023, "ExPLoit").
 `closed_form` works at the logits, where the gradient softmax(z) − onehot(y) has its least entry at the label.
 """
@@ -25,6 +25,7 @@ from modelkeep.slices import Place
 
 LabelAttack = Literal["norm", "direction", "surrogate", "closed_form"]
 ROUNDS = 30
+SHARPNESS, SPREADING = 20.0, 0.99
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,20 +143,33 @@ def by_norm(gradients: torch.Tensor) -> torch.Tensor:
 
 
 def by_direction(gradients: torch.Tensor, classes: int, labels: torch.Tensor, hints: torch.Tensor) -> torch.Tensor:
-    """Clusters of gradients that point the same way (spherical k-means), begun at the known ones.
+    """Clusters of gradients that point the same way; `hints` are the rows whose `labels` are known.
 
-    `hints` are the rows whose `labels` are known. A class without one begins at the gradient that is farthest from all.
+    Where some are, their labels spread along near directions (Zhou et al. 2004, "Learning with local and global
+    consistency": F = (I − αS)⁻¹Y); where none are, by spherical k-means.
     """
     rows = normalize(gradients.double(), dim=1)
-    known = {int(label): rows[hints[labels == label]].mean(dim=0) for label in torch.unique(labels)}
-    for label in (label for label in range(classes) if label not in known):
-        taken = [rows @ centre for centre in known.values()] or [rows.new_zeros(len(rows))]
-        known[label] = rows[torch.stack(taken).amax(dim=0).argmin()]
-    centres = normalize(torch.stack([known[label] for label in range(classes)]), dim=1)
+    if len(hints) == 0:
+        return _k_means(rows, classes)
+    near = torch.exp(-SHARPNESS * (2 - 2 * rows @ rows.T)).fill_diagonal_(0)
+    scale = near.sum(dim=1).clamp_min(1e-300).rsqrt()
+    identity = torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
+    given = torch.zeros(len(rows), classes, dtype=rows.dtype, device=rows.device)
+    given[hints, labels] = 1.0
+    found = torch.linalg.solve(identity - SPREADING * scale[:, None] * near * scale, given).argmax(dim=1)
+    found[hints] = labels
+    return found
+
+
+def _k_means(rows: torch.Tensor, classes: int) -> torch.Tensor:
+    """Clusters of unit vectors, begun at some that are far from each other."""
+    chosen = [0]
+    while len(chosen) < classes:
+        chosen.append(int((rows @ rows[chosen].T).amax(dim=1).argmin()))
+    centres = rows[chosen]
     for _ in range(ROUNDS):
         found = (rows @ centres.T).argmax(dim=1)
-        found[hints] = labels
-        sums = one_hot(found, classes).double().T @ rows
+        sums = one_hot(found, classes).to(rows.dtype).T @ rows
         centres = torch.where(sums.norm(dim=1, keepdim=True) > 0, normalize(sums, dim=1), centres)
     return found
 

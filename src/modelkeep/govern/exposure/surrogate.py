@@ -64,10 +64,11 @@ def surrogate(
 
 
 def _basis(z: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+    """The largest principal directions of both, `(numbers, directions)`, from the products of their few rows."""
     rows = torch.cat([_unit(z - z.mean(dim=0)), _unit(gradients)])
-    width = min(WIDTH, *rows.shape)
-    _, _, directions = torch.linalg.svd(rows, full_matrices=False)
-    return directions[:width].T
+    leading = torch.linalg.eigh(rows @ rows.T).eigenvectors[:, -min(WIDTH, *rows.shape) :]
+    basis: torch.Tensor = torch.linalg.qr(rows.T @ leading).Q
+    return basis
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:
