@@ -1,8 +1,9 @@
 """Stream: bytes both ways over one TLS connection, one thread reading while others write, all with deadlines.
 
-OpenSSL's connections may not be used by two threads at once, and Python guards them only since 3.13. So TLS works here
-on memory (`ssl.MemoryBIO`), under a lock that is never held while the network is waited for. Some hundred kilobytes for
-each call of the system also take less time than `SSLSocket`, which reads and writes record by record (16 KB).
+OpenSSL's connections may not be used by two threads at once, and Python does not guard them (it did for a while, and a
+sender then had to wait for a reader: github.com/python/cpython/pull/137588). So TLS works here on memory
+(`ssl.MemoryBIO`), under a lock that is never held while the network is waited for. Some hundred kilobytes for each call
+of the system also take less time than `SSLSocket`, which reads and writes record by record (16 KB).
 """
 
 from __future__ import annotations
