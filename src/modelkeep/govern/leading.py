@@ -10,8 +10,8 @@ from dataclasses import asdict
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable
-from modelkeep.govern.links import refusal, refused
+from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.govern.links import number_in, refusal, refused
 from modelkeep.govern.party import Party
 from modelkeep.govern.passes import Consent, Pass, Purpose, read_consent
 from modelkeep.govern.wire.message import Message
@@ -63,9 +63,9 @@ class Leader:
                 if now - trouble_since > self.patience:
                     raise PartyUnavailable(f"Tried again for {self.patience:g} seconds. {error}") from error
                 self._tell(str(error))
-                self.party.ledger.event("recovering", str(error))
+                self.party.note("recovering", str(error))
                 time.sleep(wait)
-                wait = min(2 * wait, 5.0)
+                wait = min(2 * wait, 1.0)
             except GovernError as error:
                 self._end_pass(error)
                 self._open = False
@@ -103,7 +103,7 @@ class Leader:
         stands = self._ask_all("open", {"agreement": party.agreement.fingerprint})
         own = {"standing": party.standing, "checkpoints": party.checkpoints.steps()}
         told: dict[str, dict[str, Any]] = {name: message.header for name, message in stands.items()}
-        committed = max(party.ledger.committed, *(int(each["committed"]) for each in told.values()))
+        committed = max(party.ledger.committed, *(number_in(each, "committed") for each in stands.values()))
         if committed > party.ledger.length:
             raise GovernError(
                 f"The ledger of '{party.name}' has {party.ledger.length} passes, but {committed} are committed. Was it "
@@ -117,10 +117,10 @@ class Leader:
         self._ask_all("rewind", {"step": step})
         self._recorded = {
             entry.of.step: entry.of
-            for entry in party.ledger.entries()
+            for entry in party.ledger.entries(step)  # an update's number is never below its step
             if entry.of.purpose == "train" and entry.of.step >= step and entry.number < committed
         }
-        shortest = min(int(each["length"]) for each in told.values())
+        shortest = min(number_in(each, "length") for each in stands.values())
         replayed = min((of.number for of in self._recorded.values()), default=committed)
         if shortest < min(committed, replayed):
             raise GovernError(
@@ -154,9 +154,14 @@ class Leader:
             self._take_one(of, missing, metrics)
         assert party.prepared is not None
         party.prepared.result()
-        party.commit(of.number)
-        for name in self.others:
-            party.links.send(name, Message("commit", {"session": party.session, "number": of.number}))
+        party.commit(of.number)  # from here on it counts: it is never made again, whatever happens to the others
+        try:
+            for name in self.others:
+                party.links.send(name, Message("commit", {"session": party.session, "number": of.number}))
+            party.keep_when_due()
+        except PartyUnavailable as error:
+            self._end_pass(error)
+            self._open = False
         return {**metrics, **passage.metrics}
 
     def _next(self, purpose: Purpose, make: Callable[[int, int], Pass], number: int, step: int) -> Pass:
@@ -172,14 +177,16 @@ class Leader:
         connection, message = came
         if isinstance(message, GovernError):
             raise PartyUnavailable(str(message))
-        if message.kind == "prepared" and message.header.get("number") == of.number:
+        if message.header.get("session") != party.session:
+            party.note_refused(f"'{connection.peer}' says '{message.kind}' of another session than this one.")
+        elif message.kind == "prepared" and message.header.get("number") == of.number:
             missing.discard(connection.peer)
             metrics.update({str(k): float(v) for k, v in dict(message.header.get("metrics", {})).items()})
         elif message.kind == "trouble":
             raise refused(message)
         elif message.kind in ("activations", "gradients"):
             party.take(connection, message)
-        elif message.kind == "link" and message.header.get("session") == party.session:
+        elif message.kind == "link":
             party.links.speak_by(connection)
         else:
             party.note_refused(f"'{connection.peer}' says '{message.kind}' in {of}, which is not its turn.")
@@ -222,7 +229,10 @@ class Leader:
 
 def _common_step(told: dict[str, dict[str, Any]]) -> int:
     """The newest state that all parties have."""
-    have = [{*each["checkpoints"], each["standing"]} - {None} for each in told.values()]
+    try:
+        have = [{*each["checkpoints"], each["standing"]} - {None} for each in told.values()]
+    except (KeyError, TypeError) as error:
+        raise WireError(f"A party does not say where it stands: {error!r}.") from error
     common = set.intersection(*have)
     if not common:
         kept = ", ".join(f"{name}: {sorted(each['checkpoints'])}" for name, each in told.items())

@@ -10,7 +10,7 @@ from itertools import count
 from queue import Empty, Queue
 from typing import Any
 
-from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable
+from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
 from modelkeep.govern.agreement import Agreement
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.wire.connection import Connection
@@ -140,10 +140,13 @@ class Links:
             except GovernError as error:
                 self._lose(connection, error)
                 return
+            except Exception as error:  # what others send must not silence this thread
+                self._lose(connection, WireError(f"What '{connection.peer}' sent was too much: {error!r}."))
+                return
 
     def _answered(self, connection: Connection, message: Message) -> None:
         with self._lock:
-            answer = self._answers.pop((id(connection), message.header.get("question", -1)), None)
+            answer = self._answers.pop((id(connection), number_in(message, "question")), None)
         if answer is None:
             self._on_refused(f"'{connection.peer}' answers what it was not asked, or a second time.")
         elif message.kind == "answer":
@@ -165,6 +168,14 @@ class Links:
             answer.set_exception(error)
         if known:  # not one that was dropped on purpose
             self._inbox.put((connection, error))
+
+
+def number_in(message: Message, name: str) -> int:
+    """A number that a message must have."""
+    number = message.header.get(name)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+        raise WireError(f"The message '{message.kind}' must say its '{name}', a number. It says {number!r}.")
+    return number
 
 
 def answer(connection: Connection, question: Message, header: dict[str, Any]) -> None:

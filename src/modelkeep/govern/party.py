@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import Any, Self
 
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from modelkeep.data import Data
-from modelkeep.errors import ConsentRefused, GovernError, WireError
+from modelkeep.errors import ConsentRefused, GovernError, PartyUnavailable, WireError
 from modelkeep.fingerprint import fingerprint
+from modelkeep.govern.agreed import require_agreed
 from modelkeep.govern.checkpoints import Checkpoints
 from modelkeep.govern.consent.consenting import Consenting
 from modelkeep.govern.consent.policy import Policy
@@ -34,6 +35,8 @@ from modelkeep.govern.scribe import Scribe, What
 from modelkeep.govern.status import Status
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
+
+_LONGEST = 1000  # characters of what others say that are written down
 
 
 class Party:
@@ -107,16 +110,18 @@ class Party:
 
     @property
     def standing(self) -> int | None:
-        """After how many updates its part of the model is; None where a pass that failed has left it in between."""
+        """After how many updates its part of the model is; None while there is one that is not committed."""
         return None if self._between else self.holding.step
 
     def stand_at(self, step: int) -> None:
-        """Go (back) to the state after so many updates."""
+        """Go (back) to the state after so many updates, and keep it: all parties have this one in common."""
         self.give_up()
         if self.standing != step:
             self.holding.restore(self.checkpoints.read(step))
             self._between = False
             self.ledger.event("rewound", f"Went to the checkpoint after {step} updates.", step=step)
+        self.checkpoints.forget_after(step)
+        self.keep()
 
     def keep(self) -> None:
         """Write a checkpoint; all passes that led to it are on disk before it."""
@@ -137,8 +142,9 @@ class Party:
     def consent(self, of: Pass) -> Consent:
         """This party's consent to a pass, or ConsentRefused with the reason."""
         try:
-            if of.agreement != self.agreement.fingerprint:
-                raise ConsentRefused(f"{of} is asked for under another agreement ({of.agreement[:12]}…).")
+            require_agreed(of, self.agreement)
+            if not 0 <= of.number <= self.ledger.length + 1:  # the next one, or the one after it, asked for ahead
+                raise ConsentRefused(f"{of} is out of turn: the next pass at '{self.name}' is {self.ledger.length}.")
             given = self.consenting.give(of)
         except ConsentRefused as error:
             self.status.refused(of, str(error))
@@ -169,6 +175,9 @@ class Party:
 
     def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
         """Start a pass to which all have consented; where this party brings the inputs, send them on their way."""
+        if of.digest in self._past or (self.passage is not None and of == self.passage.of):
+            self.note_refused(f"{of} was begun twice. The second time is not looked at.")
+            return
         self._require_turn(of)
         names = [consent.party for consent in consents]
         if names != sorted(party.name for party in self.agreement.parties):
@@ -179,9 +188,9 @@ class Party:
             consent.check(of, self.agreement.member(consent.party).public_key)
         self.consenting.still(of)
         way = legs(self.agreement.holders, of.source, of.sink)
-        x = self._material(self._inputs, of.data, "inputs") if of.source == self.name else None
+        x = self._material(self._inputs, of.data, "inputs", of) if of.source == self.name else None
         labelled = of.sink == self.name and of.purpose != "infer"
-        y = self._material(self._labels, of.labels, "labels") if labelled else None
+        y = self._material(self._labels, of.labels, "labels", of) if labelled else None
         self.scribe.begin(of, consents)
         self.prepared = None
         self.status.began(of)
@@ -197,25 +206,25 @@ class Party:
 
     def take(self, connection: Connection, message: Message) -> None:
         """Activations or gradients have come."""
-        if message.header.get("session") != self.session:
-            raise WireError(f"'{connection.peer}' sent {message.kind} of another session. They are not looked at.")
         passage, digest = self.passage, message.header.get("pass")
-        if digest in self._past:
+        if not self.session or message.header.get("session") != self.session or digest in self._past:
             self.note_refused(
-                f"'{connection.peer}' sent {message.kind} of a pass that is over. They are not looked at."
+                f"'{connection.peer}' sent {message.kind} of a session or a pass that is over. They are not looked at."
             )
             return
         if passage is None or digest != passage.of.digest:
             # Another party may be told sooner that a pass has begun; that is one pass at most.
-            if len(self._early) >= 4 * self.agreement.recipe.micro_batches * len(self.agreement.holders):
-                raise WireError(f"'{connection.peer}' sent {message.kind} of a pass that has not begun.")
-            self._early.append((connection, message))
+            if len(self._early) < 4 * self.agreement.recipe.micro_batches * len(self.agreement.holders):
+                self._early.append((connection, message))
+            else:
+                self.note_refused(f"'{connection.peer}' sent {message.kind} of a pass that has not begun.")
             return
-        number, part = self._place(connection, message, passage)
-        if not passage.due(message.kind, number, part):
+        number, part = message.header.get("leg"), message.header.get("part")
+        if not self._is_due(connection.peer, message.kind, number, part):
             self.note_refused(
-                f"'{connection.peer}' sent {message.kind} for micro-batch {part} of leg {number} in {passage.of}, and "
-                "none are due: they came twice, or too soon. Nobody looks at them."
+                f"'{connection.peer}' sent {message.kind} for micro-batch {part!r:.40} of leg {number!r:.40} in "
+                f"{passage.of}, and none are due from it: they came twice, too soon, or are not its own. Nobody looks "
+                "at them."
             )
             return
         load = Load.of(message)
@@ -239,11 +248,19 @@ class Party:
         self.holding.forget_gradients()
 
     def commit(self, number: int) -> None:
-        """All parties have prepared the pass: it counts."""
+        """All parties have prepared the pass: it counts, and where it leads to can be stood at."""
+        passage, prepared = self.passage, self.prepared
+        if number < self.ledger.committed and (passage is None or passage.of.number != number):
+            return  # it was told before
+        if passage is None or passage.of.number != number or prepared is None or not prepared.done():
+            raise WireError(f"Pass {number} cannot be committed: '{self.name}' has not prepared it in this session.")
         self.ledger.commit(number)
-        if self.passage is not None and self.passage.of.number == number:
-            self._past.append(self.passage.of.digest)
-            self.passage = None
+        self._past.append(passage.of.digest)
+        self.passage = None
+        self._between = False
+
+    def keep_when_due(self) -> None:
+        """Write a checkpoint after every so many updates."""
         if self.holding.step % self.agreement.checkpoint_every == 0:
             self.keep()
 
@@ -253,30 +270,36 @@ class Party:
             raise GovernError(f"{of} is of another agreement ({of.agreement[:12]}…).")
         if self.passage is not None:
             raise WireError(f"{of} cannot begin: {self.passage.of} is still under way.")
-        recorded = of.number < self.ledger.committed and next(self.ledger.entries(of.number)).of == of
+        recorded = 0 <= of.number < self.ledger.committed and self.ledger.entry(of.number).of == of
         if not recorded and of.number != self.ledger.committed:
             raise WireError(f"{of} is out of turn: the next pass at '{self.name}' is {self.ledger.committed}.")
+        replaced = sum(entry.of.purpose == "train" for entry in self.ledger.entries(of.number))
+        updates = self.ledger.passes("train") - replaced
+        if of.step > updates or (of.purpose == "train" and of.step != updates):
+            # Otherwise an update would be in the weights and not in the ledger, or the same step be taken twice.
+            raise WireError(f"{of} is for weights after {of.step} updates; {updates} are in the ledger before it.")
         if self._between or of.step != self.holding.step:
             raise WireError(f"{of} is for weights after {of.step} updates; '{self.name}' is at {self.standing}.")
 
-    def _material(self, known: dict[str, Tensor], wanted: str, what: str) -> Tensor:
+    def _material(self, known: dict[str, Tensor], wanted: str, what: str, of: Pass) -> Tensor:
         if wanted not in known:
             raise GovernError(
                 f"'{self.name}' does not have the {what} with fingerprint {wanted[:12]}…. Start it with --data that "
                 "names them, the same data as in the agreement."
             )
+        rows = len(known[wanted])
+        if of.first + of.rows > rows:
+            raise GovernError(f"{of} is of the rows {of.first} to {of.first + of.rows}; there are {rows} of the {what}.")
         return known[wanted]
 
-    def _place(self, connection: Connection, message: Message, passage: Passage) -> tuple[int, int]:
-        """Which leg and micro-batch a message is for; refused unless it comes from the leg beside."""
-        number, part = message.header.get("leg"), message.header.get("part")
-        if not isinstance(number, int) or not isinstance(part, int):
-            raise WireError(f"'{connection.peer}' sent {message.kind} without their place.")
-        beside = number - 1 if message.kind == "activations" else number + 1
-        there = range(len(passage.way))
-        if number not in passage.own or beside not in there or passage.way[beside].holder != connection.peer:
-            raise WireError(f"'{connection.peer}' sent {message.kind} for leg {number} of {passage.of}: not its own.")
-        return number, part
+    def _is_due(self, peer: str, what: str, number: Any, part: Any) -> bool:
+        """Whether a message for this leg and micro-batch is still to come, and from the party of the leg beside."""
+        passage = self.passage
+        if passage is None or type(number) is not int or type(part) is not int or number not in passage.own:
+            return False
+        beside = number - 1 if what == "activations" else number + 1
+        known = beside in range(len(passage.way)) and passage.way[beside].holder == peer
+        return known and passage.due(what, number, part)
 
     def _pass_on(self, number: int, part: int, load: Load | None) -> None:
         """Send what a leg gave to the next one, or back where the way ends here."""
@@ -314,7 +337,6 @@ class Party:
         self.on_prepared(passage, self.prepared)
         if passage.training:
             self.holding.update()
-            self._between = False
         elif passage.answers:
             self.answers = torch.cat([passage.answers[part] for part in range(passage.parts)])
         self.status.ended(passage.of, passage.metrics)
@@ -323,13 +345,21 @@ class Party:
 
     def note_refused(self, sentence: str) -> None:
         """Write down that somebody or something was refused."""
-        self.status.news = sentence
-        self.ledger.event("refused", sentence)
+        self.note("refused", sentence)
+
+    def note(self, kind: str, text: str) -> None:
+        """Write an event down, if the disk has room for it: there may be trouble because it has none."""
+        self.status.news = text
+        with suppress(PartyUnavailable):
+            self.ledger.event(kind, text[:_LONGEST])
 
 
 def consents_of(message: Message) -> list[Consent]:
     """The consents that a message brings."""
-    return [read_consent(values) for values in message.header.get("consents", [])]
+    given: Any = message.header.get("consents")
+    if not isinstance(given, list):
+        raise WireError("A pass was begun without the parties' consents.")
+    return [read_consent(values) for values in given]
 
 
 def pass_of(message: Message) -> Pass:

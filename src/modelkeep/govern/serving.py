@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 
-from modelkeep.errors import GovernError, PartyUnavailable, WireError
+from modelkeep.errors import GovernError, PartyUnavailable
 from modelkeep.govern.ledger.entry import Entry
-from modelkeep.govern.links import answer, refusal, refuse
+from modelkeep.govern.links import answer, number_in, refusal, refuse
 from modelkeep.govern.party import Party, consents_of, pass_of
 from modelkeep.govern.passage import Passage
 from modelkeep.govern.wire.connection import Connection
@@ -18,7 +19,12 @@ _LOOK_UP = 0.5  # seconds between two looks at whether to stop
 
 def serve(party: Party, stop: threading.Event) -> None:
     """Take part until `stop` is set. What goes wrong ends the pass, never the serving."""
-    party.on_prepared = lambda passage, entry: entry.add_done_callback(lambda done: _tell(party, passage, done))
+
+    def tell(passage: Passage, entry: Future[Entry]) -> None:
+        leader, session = party.leader, party.session
+        entry.add_done_callback(lambda done: _tell(party, leader, session, passage, done))
+
+    party.on_prepared = tell
     party.ledger.event("serving", f"'{party.name}' serves at {party.links.address}.")
     silent = 0.0
     while not stop.is_set():
@@ -29,7 +35,7 @@ def serve(party: Party, stop: threading.Event) -> None:
                 raise PartyUnavailable(f"Nothing more came in {party.passage and party.passage.of} for {silent:g} s.")
             if came is not None:
                 _handle(party, *came)
-        except GovernError as error:
+        except Exception as error:  # what others send, or a disk, may bring about anything; the serving goes on
             silent = 0.0
             _trouble(party, error)
     party.keep()
@@ -37,10 +43,7 @@ def serve(party: Party, stop: threading.Event) -> None:
 
 def _handle(party: Party, connection: Connection, message: Message | GovernError) -> None:
     if isinstance(message, GovernError):
-        if party.session and connection.peer == party.leader:
-            party.session = party.leader = ""
-            party.give_up()
-            party.ledger.event("interrupted", f"The session broke off. {message}")
+        _lost(party, connection, message)
         return
     if message.kind in ("open", "settle", "rewind", "close"):
         try:
@@ -53,8 +56,9 @@ def _handle(party: Party, connection: Connection, message: Message | GovernError
         return
     if message.kind == "link":
         if message.header.get("session") != party.session:
-            raise WireError(f"'{connection.peer}' speaks of another session than this one. It is not listened to.")
-        party.links.speak_by(connection)
+            party.note_refused(f"'{connection.peer}' speaks of another session than this one. It is not listened to.")
+        else:
+            party.links.speak_by(connection)
     elif message.kind in ("activations", "gradients"):
         party.take(connection, message)
     elif connection.peer != party.leader or message.header.get("session") != party.session:
@@ -62,12 +66,25 @@ def _handle(party: Party, connection: Connection, message: Message | GovernError
     elif message.kind == "begin":
         party.begin(pass_of(message), consents_of(message))
     elif message.kind == "commit":
-        party.commit(int(message.header["number"]))
+        party.commit(number_in(message, "number"))
+        party.keep_when_due()
     elif message.kind == "abort":
-        party.ledger.event("aborted", str(message.header.get("reason", "")))
         party.give_up()
+        party.note("aborted", str(message.header.get("reason", "")))
     else:
         party.note_refused(f"'{connection.peer}' says '{message.kind}', which nobody understands here.")
+
+
+def _lost(party: Party, connection: Connection, error: GovernError) -> None:
+    """A connection broke. It does not matter where the peer has come back by another one, or nothing was due."""
+    if party.links.to(connection.peer) is not None:
+        return
+    if connection.peer == party.leader:
+        party.session = party.leader = ""
+        party.give_up()
+        party.note("interrupted", f"The session broke off. {error}")
+    elif party.passage is not None and not party.passage.done:
+        raise error
 
 
 def _answer(party: Party, connection: Connection, message: Message) -> dict[str, object]:
@@ -77,11 +94,11 @@ def _answer(party: Party, connection: Connection, message: Message) -> dict[str,
     if connection.peer != party.leader or message.header.get("session") != party.session:
         raise GovernError(f"'{connection.peer}' does not lead this session.")
     if message.kind == "settle":
-        committed = int(message.header["committed"])
+        committed = min(number_in(message, "committed"), party.ledger.length)
         if committed:
-            party.ledger.commit(min(committed, party.ledger.length) - 1)
+            party.ledger.commit(committed - 1)
     elif message.kind == "rewind":
-        party.stand_at(int(message.header["step"]))
+        party.stand_at(number_in(message, "step"))
     else:
         party.give_up()
         party.keep()
@@ -111,23 +128,23 @@ def _open(party: Party, connection: Connection, message: Message) -> dict[str, o
     }
 
 
-def _tell(party: Party, passage: Passage, done: Future[Entry]) -> None:
-    """On the scribe's thread: the entry is prepared, or could not be."""
+def _tell(party: Party, leader: str, session: str, passage: Passage, done: Future[Entry]) -> None:
+    """On the scribe's thread: the entry is prepared, or could not be. The leader then says what to do."""
     try:
         entry = done.result()
-        header = {"number": entry.number, "hash": entry.hash, "metrics": passage.metrics}
-        party.links.send(party.leader, Message("prepared", header))
+        header = {"session": session, "number": entry.number, "hash": entry.hash, "metrics": passage.metrics}
+        party.links.send(leader, Message("prepared", header))
     except GovernError as error:
-        _trouble(party, error)
+        with suppress(GovernError):  # it is gone too, and will open a session again
+            party.links.send(leader, Message("trouble", {"session": session, **refusal(error)}))
 
 
-def _trouble(party: Party, error: GovernError) -> None:
+def _trouble(party: Party, error: Exception) -> None:
     """Tell the leader, who tells the others; then wait for it to begin again."""
-    party.status.news = str(error)
-    party.ledger.event("trouble", str(error))
+    if not isinstance(error, GovernError):
+        error = GovernError(f"'{party.name}' could not go on: {error!r}.")
     party.give_up()
+    party.note("trouble", str(error))
     if party.leader:
-        try:
-            party.links.send(party.leader, Message("trouble", refusal(error)))
-        except GovernError:
-            party.session = party.leader = ""  # it is gone too, and will open a session again
+        with suppress(GovernError):  # it is gone too, and will open a session again
+            party.links.send(party.leader, Message("trouble", {"session": party.session, **refusal(error)}))

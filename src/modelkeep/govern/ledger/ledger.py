@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
-from modelkeep.errors import GovernError
+from modelkeep.errors import GovernError, PartyUnavailable
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
 from modelkeep.govern.ledger.reading import APPLICATION, FORMAT, open_reading, parse
@@ -276,7 +276,7 @@ class Ledger:
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):  # SQLite may have rolled back already
                 self._database.execute("ROLLBACK")
-            raise GovernError(
+            raise PartyUnavailable(
                 f"The ledger '{self.path}' cannot be written: {error}. What it held is all there and nothing was "
                 "added; see to the disk, then the same pass may run again."
             ) from error
