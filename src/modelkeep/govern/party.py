@@ -219,7 +219,8 @@ class Party:
             else:
                 self.note_refused(f"'{connection.peer}' sent {message.kind} of a pass that has not begun.")
             return
-        number, part = message.header.get("leg"), message.header.get("part")
+        number: Any = message.header.get("leg")
+        part: Any = message.header.get("part")
         if not self._is_due(connection.peer, message.kind, number, part):
             self.note_refused(
                 f"'{connection.peer}' sent {message.kind} for micro-batch {part!r:.40} of leg {number!r:.40} in "
@@ -289,7 +290,9 @@ class Party:
             )
         rows = len(known[wanted])
         if of.first + of.rows > rows:
-            raise GovernError(f"{of} is of the rows {of.first} to {of.first + of.rows}; there are {rows} of the {what}.")
+            raise GovernError(
+                f"{of} is of the rows {of.first} to {of.first + of.rows}; there are {rows} of the {what}."
+            )
         return known[wanted]
 
     def _is_due(self, peer: str, what: str, number: Any, part: Any) -> bool:

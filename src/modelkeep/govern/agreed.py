@@ -1,0 +1,54 @@
+"""Agreed: which passes there may be under an agreement, whoever asks. A party looks before it asks its policies."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from modelkeep.errors import ConsentRefused
+from modelkeep.govern.agreement import Agreement
+from modelkeep.govern.passes import Pass
+
+MOST_ROWS = 2**20  # of one pass; so that a number somebody made up takes no memory worth speaking of
+LAST_ROW = 2**53  # of any data set
+
+
+def require_agreed(of: Pass, agreement: Agreement) -> None:
+    """Refuse a pass that the agreement does not have: the details of a training pass all follow from its step.
+
+    Whoever asks brings the inputs, so nobody can make another party's data move.
+    """
+    if of.agreement != agreement.fingerprint:
+        raise ConsentRefused(f"{of} is asked for under another agreement ({of.agreement[:12]}…).")
+    names = [party.name for party in agreement.parties]
+    if of.asker not in names or of.source != of.asker or of.sink not in names:
+        raise _refused(of, "whoever asks brings the inputs, and a party takes the outputs")
+    if of.purpose == "train":
+        _require_step(of, agreement)
+    elif not (1 <= of.rows <= MOST_ROWS and 0 <= of.first <= LAST_ROW and of.parts == 1):
+        raise _refused(of, f"it may have 1 to {MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
+    elif of.purpose == "infer" and (of.sink != of.asker or of.labels):
+        raise _refused(of, "the outputs of an inference go to whoever asks, and it has no labels")
+
+
+def _require_step(of: Pass, agreement: Agreement) -> None:
+    recipe, n = agreement.recipe, agreement.data.rows
+    per_epoch = ceil(n / recipe.batch_size)
+    total = recipe.total(per_epoch)
+    if not 0 <= of.step < total:
+        raise _refused(of, f"{total} updates were agreed on, which is all of them")
+    agreed = {
+        "source": agreement.data.holder,
+        "sink": agreement.labels.holder,
+        "data": agreement.data.fingerprint,
+        "labels": agreement.labels.fingerprint,
+        "rows": min(recipe.batch_size, n - of.step % per_epoch * recipe.batch_size),
+        "first": 0,
+        "parts": recipe.micro_batches,
+    }
+    for name, value in agreed.items():
+        if getattr(of, name) != value:
+            raise _refused(of, f"its {name} must be {value!r}. Got {getattr(of, name)!r}")
+
+
+def _refused(of: Pass, rule: str) -> ConsentRefused:
+    return ConsentRefused(f"{of} of step {of.step} is not what was agreed on: {rule}.")
