@@ -210,5 +210,7 @@ def refused(message: Message) -> GovernError:
     reason, kind = str(message.header.get("reason", "no reason given")), message.header.get("kind")
     if kind == "pending":
         seconds = message.header.get("seconds")
-        return ConsentPending(reason, float(seconds) if isinstance(seconds, int | float) else 1.0)
+        if not (isinstance(seconds, int | float) and 0 <= seconds <= 3600):  # nobody makes us wait for ever
+            seconds = 1.0
+        return ConsentPending(reason, float(seconds))
     return _KINDS.get(str(kind), GovernError)(reason)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.errors import GovernError
+from modelkeep.errors import GovernError, WireError
 from modelkeep.govern.holding import Holding
 from modelkeep.govern.legs import Leg
 from modelkeep.govern.load import Load
@@ -84,10 +84,14 @@ class Passage:
     def backward(self, number: int, part: int, load: Load) -> Load | None:
         """Back through the leg with the gradients that came: those that go on to the leg before."""
         entered, left = self._open.pop((number, part))
-        gradients = list(load.values)
-        if [tuple(g.shape) for g in gradients] != [tuple(t.shape) for t in left]:
-            raise GovernError(f"The gradients that came in {self.of} do not have the shapes of what was sent.")
-        torch.autograd.backward(left, [g.to(t.device) for g, t in zip(gradients, left, strict=True)])
+        if len(load.values) != len(left):
+            raise WireError(f"{len(load.values)} gradients came in {self.of}, and {len(left)} are due.")
+        pairs = [(t, g) for t, g in zip(left, load.values, strict=True) if g is not None]
+        for tensor, g in pairs:
+            if not isinstance(g, torch.Tensor) or (g.shape, g.dtype) != (tensor.shape, tensor.dtype):
+                raise WireError(f"A gradient that came in {self.of} is not of the shape and type of what was sent.")
+        if pairs:
+            torch.autograd.backward([t for t, _ in pairs], [g.to(t.device) for t, g in pairs])
         self._left.discard((number, part))
         return _gradients(entered)
 
@@ -177,8 +181,7 @@ class _Answered:
 
 
 def _gradients(entered: Sequence[torch.Tensor]) -> Load | None:
-    """The gradients of what came in; zeros where it had no influence."""
+    """The gradients of what came in; None where it had no influence, which an optimizer tells apart from zeros."""
     if not entered:
         return None
-    found = tuple(torch.zeros_like(t) if t.grad is None else t.grad for t in entered)
-    return Load(found, (False,) * len(found))
+    return Load(tuple(t.grad for t in entered))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from modelkeep.data import Data
 from modelkeep.errors import InputError
 from modelkeep.fingerprint import fingerprint
 from modelkeep.govern.leading import Leader
+from modelkeep.govern.party import Party
 from modelkeep.govern.passes import Pass
 from modelkeep.results import Estimate, Result, measured
 from modelkeep.training import interruption
@@ -68,22 +70,7 @@ def train(leader: Leader, *, updates: int | None = None) -> Trained:
         raise InputError(f"'{agreement.data.holder}' has the data, so it leads the training, not '{party.name}'.")
     until = party.holding.total if updates is None else min(updates, party.holding.total)
     losses: dict[int, float] = {}
-
-    def make(number: int, step: int) -> Pass:
-        return Pass(
-            agreement=agreement.fingerprint,
-            number=number,
-            purpose="train",
-            asker=party.name,
-            source=party.name,
-            sink=agreement.labels.holder,
-            step=step,
-            data=agreement.data.fingerprint,
-            labels=agreement.labels.fingerprint,
-            rows=len(party.holding.batches.index(step)),
-            parts=agreement.recipe.micro_batches,
-        )
-
+    make = training(party)
     with (
         measured(agreement.seed, data=agreement.data.fingerprint) as provenance,
         interruption.held_back(True) as interrupted,
@@ -108,6 +95,28 @@ def train(leader: Leader, *, updates: int | None = None) -> Trained:
             received=received,
             parts=parts,
         )
+
+
+def training(party: Party) -> Callable[[int, int], Pass]:
+    """The passes of the agreed training, as `Leader.run` asks for them."""
+    agreement = party.agreement
+
+    def make(number: int, step: int) -> Pass:
+        return Pass(
+            agreement=agreement.fingerprint,
+            number=number,
+            purpose="train",
+            asker=party.name,
+            source=party.name,
+            sink=agreement.labels.holder,
+            step=step,
+            data=agreement.data.fingerprint,
+            labels=agreement.labels.fingerprint,
+            rows=len(party.holding.batches.index(step)),
+            parts=agreement.recipe.micro_batches,
+        )
+
+    return make
 
 
 def evaluate(leader: Leader, data: Data, *, labels_at: str | None = None, batch: int = 512) -> Evaluated:

@@ -1,0 +1,244 @@
+"""What a step costs when two parties hold the network, with consent, ledgers and mutual TLS, one thread each.
+
+Floor: the same step by hand in one process with one thread. Peer: the same split by hand over gRPC with mutual TLS, the
+usual choice, without consents, digests or ledgers. All take turns in one run. `wire_share_of_step` is the time from
+handing a message over to be sent until the other process has its tensors, summed over a step (the clock is the
+machine's). The paper quotes more than 1000 times for homomorphic encryption and more than 24 for multi-party
+computation.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from _measure import arguments, interleaved, report
+from _split_by_hand import by_grpc, cut_by_hand
+from modelkeep import Data, Model
+from modelkeep.govern.agreement import Agreement
+from modelkeep.govern.drafting import draft
+from modelkeep.govern.folder import Folder
+from modelkeep.govern.identity import Identity
+from modelkeep.govern.leading import Leader
+from modelkeep.govern.party import Party
+from modelkeep.govern.piece_file import split
+from modelkeep.govern.runs import training
+from modelkeep.govern.serving import serve
+from modelkeep.govern.terms import Material
+from modelkeep.govern.wire.connection import Connection
+from modelkeep.govern.wire.message import Message
+from modelkeep.training import SGD, Recipe
+
+BATCH, RATE, MOMENTUM, STEPS, PARTS = 128, 0.01, 0.9, 10, 4
+HERE = Path(__file__).parent
+
+
+def network() -> nn.Module:
+    """Conv-conv-fc-fc; after the first block 16 × 14 × 14 numbers per picture cross, 1.6 MB per batch."""
+    return cut_by_hand()[0].extend(cut_by_hand()[1])
+
+
+def pictures(seed: int) -> Data:
+    """Noise of MNIST's shape: what is in a picture does not change the time."""
+    draw = torch.Generator().manual_seed(seed)
+    x, y = torch.rand(10 * BATCH, 1, 28, 28, generator=draw), torch.randint(0, 10, (10 * BATCH,), generator=draw)
+    return Data(x, y, tuple("0123456789"))
+
+
+def one_process(data: Data, threads: int) -> Callable[[], None]:
+    """Some steps by hand."""
+    module = network().train()
+    optimizer = torch.optim.SGD(module.parameters(), lr=RATE, momentum=MOMENTUM)
+    index = torch.split(torch.randperm(len(data), generator=torch.Generator().manual_seed(0)), BATCH)
+
+    def run() -> None:
+        torch.set_num_threads(threads)
+        for rows in index[:STEPS]:
+            optimizer.zero_grad()
+            loss = cross_entropy(module(data.x.index_select(0, rows)), data.y.index_select(0, rows))
+            torch.autograd.backward(loss)
+            optimizer.step()
+        torch.set_num_threads(1)
+
+    return run
+
+
+class Watch:
+    """Notes when messages with tensors are handed over and when they have arrived, in both processes."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        send, receive = Connection.send, Connection.receive
+
+        def watched_send(connection: Connection, message: Message) -> None:
+            if message.tensors:
+                message = Message(message.kind, {**message.header, "at": perf_counter()}, message.tensors)
+            send(connection, message)
+
+        def watched_receive(connection: Connection, timeout: float | None = None) -> Message:
+            message = receive(connection, timeout)
+            if message.tensors:
+                self.seconds.append(perf_counter() - message.header["at"])
+            return message
+
+        Connection.send = watched_send  # type: ignore[assignment, method-assign]
+        Connection.receive = watched_receive  # type: ignore[assignment, method-assign]
+
+
+@contextmanager
+def governed(root: Path, data: Data, seed: int, parts: int) -> Iterator[tuple[Leader, Callable[[], float]]]:
+    """Alice leads in this process, Bob serves in another. The second value ends Bob and tells of his waits."""
+    root.mkdir()
+    data_file = root / "data.pt"
+    torch.save({"x": data.x, "y": data.y}, data_file)
+    names = ("alice", "bob")
+    identities = {name: Identity.at(root / name, name) for name in names}
+    model = Model.load("govern:network", like=data)
+    agreement: Agreement = draft(
+        "benchmark",
+        model,
+        parties=[identity.public for identity in identities.values()],
+        addresses={name: f"127.0.0.1:{port}" for name, port in zip(names, _free_ports(), strict=True)},
+        cuts=["2"],
+        holders=names,
+        data=Material.inputs("alice", data),
+        labels=Material.labels("bob", data),
+        recipe=Recipe(
+            steps=10**6, batch_size=BATCH, optimizer=SGD(momentum=MOMENTUM), learning_rate=RATE, micro_batches=parts
+        ),
+        seed=seed,
+        checkpoint_every=10**6,
+    )
+    for identity in identities.values():
+        agreement = agreement.sign(identity)
+    folders = {name: Folder(root / name) for name in names}
+    for folder in folders.values():
+        agreement.write(folder.agreement)
+    split(model, agreement, folders)
+    told = root / "bob.json"
+    bob = subprocess.Popen(
+        [sys.executable, __file__, "--serve", str(folders["bob"].path), str(data_file), str(told)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)},
+    )
+    assert bob.stdout is not None
+    bob.stdout.readline()
+
+    def waits() -> float:
+        bob.send_signal(signal.SIGTERM)
+        bob.wait(60)
+        return median(map(float, told.read_text().split()))
+
+    try:
+        with Party(folders["alice"], data=[data]) as party:
+            leader = Leader(party)
+            leader.meet()
+            yield leader, waits
+    finally:
+        bob.kill()
+        bob.wait()
+        bob.stdout.close()
+
+
+def steps_of(leader: Leader) -> Callable[[], None]:
+    """Some steps that the leader leads."""
+    make = training(leader.party)
+
+    def run() -> None:
+        for _ in range(STEPS):
+            leader.run("train", make)
+
+    return run
+
+
+def serve_bob(folder: str, data_file: str, told: str) -> None:
+    """Bob's process."""
+    torch.set_num_threads(1)
+    watch = Watch()
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    tensors = torch.load(data_file, weights_only=True)
+    with Party(Folder(Path(folder)), data=[Data(tensors["x"], tensors["y"], tuple("0123456789"))]) as party:
+        print("ready", flush=True)
+        serve(party, stop)
+    Path(told).write_text(" ".join(map(str, watch.seconds)))
+
+
+def _free_ports() -> tuple[int, int]:
+    import socket
+
+    with socket.socket() as one, socket.socket() as other:
+        for probe in (one, other):
+            probe.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], other.getsockname()[1]
+
+
+def main() -> None:
+    """Measure and report."""
+    if sys.argv[1:2] == ["--serve"]:
+        return serve_bob(*sys.argv[2:5])
+    chosen = arguments(__doc__ or "").parse_args()
+    sys.path.insert(0, str(HERE))
+    torch.set_num_threads(1)
+    torch.manual_seed(chosen.seed)
+    data = pictures(chosen.seed)
+    watch = Watch()
+    with tempfile.TemporaryDirectory() as root, ExitStack() as stack:
+        leader, bob_waits = stack.enter_context(governed(Path(root) / "whole", data, chosen.seed, 1))
+        pipelined, _ = stack.enter_context(governed(Path(root) / "parts", data, chosen.seed, PARTS))
+        peer = stack.enter_context(by_grpc(Path(root), data, BATCH, STEPS, RATE, MOMENTUM))
+        rivals: dict[str, Callable[[], Any]] = {
+            "one process": one_process(data, 1),
+            "two threads": one_process(data, 2),
+            "split": steps_of(leader),
+            "pipelined": steps_of(pipelined),
+            "grpc by hand": peer,
+        }
+        seconds = interleaved(rivals, repeats=15, warmups=2)
+        link = leader.party.links.to("bob")
+        assert link is not None
+        tensors = link.tensor_bytes_sent + link.tensor_bytes_received
+        wire_bytes = (link.sent_bytes + link.received_bytes) / tensors
+        watch.seconds.clear()
+        for _ in range(3):
+            rivals["split"]()
+        gradients = median(watch.seconds)
+        leader.close()
+        activations = bob_waits()
+    one = seconds["one process"]
+    report(
+        {
+            "step_over_one_process": seconds["split"] / one,
+            "pipelined_over_one_thread": seconds["pipelined"] / one,
+            "wire_share_of_step": (activations + gradients) * STEPS / seconds["split"],
+            "wire_bytes_over_tensor_bytes": wire_bytes,
+            "one_process_ms": 1e3 * one / STEPS,
+            "two_threads_over_one": seconds["two threads"] / one,
+            "activations_ms": 1e3 * activations,
+            "gradients_ms": 1e3 * gradients,
+            "peer_grpc_by_hand_over_one_process": seconds["grpc by hand"] / one,
+            "paper, quoted: homomorphic encryption, at least": 1000,
+            "paper, quoted: multi-party computation, at least": 24,
+        },
+        chosen.json,
+    )
+    return None
+
+
+if __name__ == "__main__":
+    main()
