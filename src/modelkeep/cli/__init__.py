@@ -7,7 +7,7 @@ import sys
 import typer
 
 from modelkeep import __version__
-from modelkeep.cli import certify, data, guard, papers, study
+from modelkeep.cli import certify, data, govern, guard, papers, study
 from modelkeep.cli.attack import attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
@@ -38,6 +38,7 @@ app.command()(doctor)
 app.add_typer(certify.app, name="certify")
 app.add_typer(data.app, name="data")
 app.add_typer(guard.app, name="guard")
+app.add_typer(govern.app, name="govern")
 study.app.command(epilog="Example: modelkeep study papers")(papers.papers)
 study.app.command(epilog="Example: modelkeep study plasticity --size small")(papers.run)
 app.add_typer(study.app, name="study", cls=papers.Studies)

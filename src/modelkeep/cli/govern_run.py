@@ -1,0 +1,181 @@
+"""`modelkeep govern serve`, `train`, `evaluate` and `infer`: one party's process, which takes part or leads."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from modelkeep.cli.given import DataSource, Device, Label
+from modelkeep.cli.govern_consent import FolderPath
+from modelkeep.cli.govern_identity import Json
+from modelkeep.cli.govern_view import watching
+
+if TYPE_CHECKING:
+    from modelkeep import Data
+    from modelkeep.datasets.description import Part
+    from modelkeep.govern.leading import Leader
+    from modelkeep.govern.party import Party
+    from modelkeep.results import Result
+
+Patience = Annotated[
+    float, typer.Option(min=0, help="Seconds to wait for a party that is away, or for a person who has to approve.")
+]
+
+
+def serve(
+    folder: FolderPath = Path(),
+    *,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Data that it has the labels of, as for train; may come several times.")
+    ] = None,
+    label: Label = "label",
+    device: Device = "cpu",
+    plain: Annotated[bool, typer.Option("--plain", help="Lines instead of the live view.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON when it is ready; else plain.")
+    ] = False,
+) -> None:
+    """Take part in the passes that others lead, until Ctrl-C or SIGTERM; shows what happens while it happens.
+
+    Every pass is checked against your policy, and logged. Nothing is lost whenever it ends, and by whatever means.
+    """
+    from modelkeep.govern.serving import serve as take_part
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with _party(folder, device) as party:
+        for source in data or []:
+            for part in _parts(source):
+                party.bring(_opened(source, party, label, part))
+        if as_json:
+            typer.echo(json.dumps({"party": party.name, "address": party.links.address}))
+        else:
+            typer.echo(f"'{party.name}' serves at {party.links.address}. Ctrl-C ends it; nothing is lost.")
+        sys.stdout.flush()
+        with watching(party, plain=plain or as_json):
+            take_part(party, stop)
+
+
+def train(
+    folder: FolderPath = Path(),
+    *,
+    data: DataSource,
+    updates: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many in all; the next call goes on.")
+    ] = None,
+    label: Label = "label",
+    device: Device = "cpu",
+    patience: Patience = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Train as agreed, as the party that has the data; goes on where it was. Ctrl-C ends it after a pass."""
+    from modelkeep import progress
+    from modelkeep.govern.runs import train as together
+
+    with _party(folder, device) as party, progress.shown():
+        party.bring(_opened(data, party, label, "train"))
+        found = together(_leader(party, patience), updates=updates)
+    _show(found, as_json)
+
+
+def evaluate(
+    folder: FolderPath = Path(),
+    *,
+    data: DataSource,
+    labels_at: Annotated[str | None, typer.Option(help="The party that has the labels; this one by default.")] = None,
+    label: Label = "label",
+    device: Device = "cpu",
+    patience: Patience = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Measure the accuracy, of a built-in set on its test part."""
+    from modelkeep.govern.runs import evaluate as judge
+
+    with _party(folder, device) as party:
+        examined = _opened(data, party, label, "test")
+        found = judge(_leader(party, patience), examined, labels_at=labels_at)
+    _show(found, as_json)
+
+
+def infer(
+    folder: FolderPath = Path(),
+    *,
+    data: DataSource,
+    out: Annotated[Path, typer.Option(help="Where to write logits, answers and classes.")] = Path("answers.npz"),
+    label: Label = "label",
+    device: Device = "cpu",
+    patience: Patience = 600.0,
+    as_json: Json = False,
+) -> None:
+    """Ask the model about your inputs; the answers come to you alone."""
+    import numpy as np
+
+    from modelkeep.errors import InputError
+    from modelkeep.files import replacing
+    from modelkeep.govern.runs import infer as ask
+
+    with _party(folder, device) as party:
+        x = _opened(data, party, label, "test").x
+        logits, classes = ask(_leader(party, patience), x), party.holding.classes
+    answers = logits.argmax(dim=1)
+    try:
+        with replacing(out) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, logits=logits.numpy(), answers=answers.numpy(), classes=np.array(classes))
+    except OSError as error:
+        raise InputError(f"'{out}' cannot be written: {error.strerror}.") from error
+    counts = {name: int((answers == index).sum()) for index, name in enumerate(classes)}
+    if as_json:
+        typer.echo(json.dumps({"inputs": len(x), "answers": counts, "out": str(out)}))
+        return
+    typer.echo(f"{len(x):,} answers: " + ", ".join(f"{name}: {count:,}" for name, count in counts.items()))
+    typer.echo(f"They are in {out}.")
+
+
+def _party(folder: Path, device: str) -> Party:
+    """The party of the folder, ready to listen and to speak."""
+    from modelkeep.govern.folder import Folder
+    from modelkeep.govern.party import Party
+
+    # Last: a file in this folder must not pass for a library. All parties have signed which factory is called.
+    sys.path.append(str(Path.cwd()))
+    return Party(Folder(folder), device=device)
+
+
+def _parts(source: str) -> tuple[Part, ...]:
+    """A built-in set has two parts that may be asked for; a file is one."""
+    return ("train",) if Path(source).expanduser().exists() else ("train", "test")
+
+
+def _opened(source: str, party: Party, label: str, part: Part) -> Data:
+    from modelkeep import datasets
+
+    return datasets.open(source, label=label, part=part, shape=party.agreement.card.input_shape)
+
+
+def _leader(party: Party, patience: float) -> Leader:
+    from modelkeep.govern.leading import Leader
+
+    said = set[str]()
+
+    def tell(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            typer.secho(f"waiting: {text}", fg="yellow", err=True)
+
+    return Leader(party, patience=patience, tell=tell)
+
+
+def _show(found: Result, as_json: bool) -> None:
+    if as_json:
+        typer.echo(found.to_json())
+        return
+    from rich.console import Console
+
+    Console().print(found)
