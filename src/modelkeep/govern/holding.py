@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelkeep.errors import GovernError
+from modelkeep.errors import GovernError, WireError
 from modelkeep.fingerprint import fingerprint
 from modelkeep.govern.agreement import Agreement
 from modelkeep.govern.legs import Leg
@@ -63,6 +63,17 @@ class Holding:
         """Begin a pass, or end one that failed."""
         for parameter in self.parameters:
             parameter.grad = None
+
+    def require_finite(self, where: str) -> None:
+        """Refuse an update, or statistics of batch norm, with NaN or infinity: numbers that came may be too large."""
+        found = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        found += [b for piece in self.pieces.values() for b in piece.buffers.values() if b.is_floating_point()]
+        # A norm is one pass over the memory, but may overflow by itself.
+        if not nn.utils.get_total_norm(found).isfinite() and not all(tensor.isfinite().all() for tensor in found):
+            raise WireError(
+                f"{where} would make NaN or infinity of weights that '{self.party}' holds. Nothing was updated. Lower "
+                "the learning rate, and look at the inputs."
+            )
 
     def update(self) -> None:
         """Take the step that the gradients say."""

@@ -64,14 +64,17 @@ class Load:
 
 @dataclass(frozen=True)
 class Spec:
-    """The type of one value that crosses and its size per axis: as it is, or so many times the number of examples."""
+    """The type of one value that crosses and its size per axis: as it is, or so many times the number of examples.
+
+    Of a number, which is a size that the program carries around the cut, it is the number itself.
+    """
 
     kind: str
-    fixed: tuple[int, ...] = ()
-    per_example: tuple[int, ...] = ()
+    fixed: tuple[float, ...] = ()
+    per_example: tuple[float, ...] = ()
 
-    def shape(self, rows: int) -> tuple[int, ...]:
-        """The shape for so many examples."""
+    def shape(self, rows: int) -> tuple[float, ...]:
+        """The shape, or the number, for so many examples."""
         return tuple(rows * factor + size for size, factor in zip(self.fixed, self.per_example, strict=True))
 
 
@@ -79,24 +82,37 @@ def specs(two: Sequence[Any], three: Sequence[Any]) -> tuple[Spec, ...]:
     """What crosses, learned from what crossed for two and for three examples."""
     found = []
     for value, other in zip(two, three, strict=True):
-        if isinstance(value, torch.Tensor):
-            factors = tuple(b - a for a, b in zip(value.shape, other.shape, strict=True))
-            fixed = tuple(a - 2 * factor for a, factor in zip(value.shape, factors, strict=True))
-            found.append(Spec(str(value.dtype), fixed, factors))
-        else:
-            found.append(Spec(type(value).__name__))
+        sizes, others = _sizes(value), _sizes(other)
+        factors = tuple(b - a for a, b in zip(sizes, others, strict=True))
+        fixed = tuple(a - 2 * factor for a, factor in zip(sizes, factors, strict=True))
+        found.append(Spec(_kind(value), fixed, factors))
     return tuple(found)
+
+
+def _kind(value: Any) -> str:
+    return str(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
+
+
+def _sizes(value: Any) -> tuple[float, ...]:
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    return (value,) if isinstance(value, int | float) else ()
 
 
 def require_fit(load: Load, expected: Sequence[Spec], rows: int, where: str) -> None:
     """Refuse values of another number, type or shape than the network can give there."""
-    got = [str(v.dtype) if isinstance(v, torch.Tensor) else type(v).__name__ for v in load.values]
+    got = [_kind(value) for value in load.values]
     if got != [spec.kind for spec in expected]:
         raise WireError(f"{where} should be {[spec.kind for spec in expected]}. Got {got}.")
     for value, spec in zip(load.values, expected, strict=True):
-        if isinstance(value, torch.Tensor) and tuple(value.shape) != spec.shape(rows):
-            raise WireError(
-                f"{where} should have shape {spec.shape(rows)} for {rows} examples. Got {tuple(value.shape)}."
-            )
+        if _sizes(value) != spec.shape(rows):
+            raise WireError(f"{where} should have shape {spec.shape(rows)} for {rows} examples. Got {_sizes(value)}.")
     if len(load.wants) != len(load.tensors):
         raise WireError(f"{where} do not say of each tensor whether a gradient is to come back.")
+    if any(want and not tensor.is_floating_point() for want, tensor in zip(load.wants, load.tensors, strict=True)):
+        raise WireError(f"{where} ask for the gradient of whole numbers.")
+    if load.random is not None:
+        try:
+            torch.Generator().set_state(load.random)
+        except (RuntimeError, TypeError) as error:
+            raise WireError(f"{where} bring a state of the random generator that is none: {error}") from error

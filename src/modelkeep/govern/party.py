@@ -336,6 +336,8 @@ class Party:
         passage = self.passage
         if passage is None or not passage.done or self.prepared is not None:
             return
+        if passage.training:
+            self.holding.require_finite(f"{passage.of}")
         self.prepared = self.scribe.finish()
         self.on_prepared(passage, self.prepared)
         if passage.training:

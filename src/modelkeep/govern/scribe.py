@@ -26,16 +26,22 @@ class Scribe:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="scribe")
         self._of: Pass | None = None
         self._consents: tuple[Consent, ...] = ()
-        self._recorded: set[Crossing] | None = None
+        self._recorded: dict[tuple[object, ...], Crossing] = {}
+        self._complete = False
         self._sent: list[Future[Crossing]] = []
         self._received: list[Future[Crossing]] = []
 
     def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
-        """Open a pass. Where the ledger has it already it runs again, and must be the very same."""
+        """Open a pass. Where it was begun before, here or in the ledger, it runs again and must be the very same."""
+        before = [crossing.result() for crossing in self._received] if of == self._of else []
+        recorded = self._ledger.entry(of.number) if of.number < self._ledger.length else None
+        self._complete = recorded is not None and recorded.of == of
+        if recorded is not None and self._complete:
+            before += recorded.received
+        kept = self._recorded if of == self._of else {}
+        self._recorded = {**kept, **{_place(crossing): crossing for crossing in before}}
         self._sent, self._received = [], []
         self._of, self._consents = of, tuple(consents)
-        recorded = next(self._ledger.entries(of.number), None) if of.number < self._ledger.committed else None
-        self._recorded = None if recorded is None else set(recorded.received)
 
     def sent(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what this party has sent; the tensors must not change any more."""
@@ -44,12 +50,13 @@ class Scribe:
     def received(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what came. In a replay it must be what came before: nobody learns more by making others repeat."""
         coming = self._worker.submit(self._crossing, peer, what, at, part, tensors)
-        self._received.append(coming)
-        if self._recorded is not None and coming.result() not in self._recorded:
+        before = self._recorded.get((peer, what, at, part))
+        if coming.result() != before if before is not None else self._complete:
             raise WireError(
                 f"'{peer}' sent other {what} than before for {self._of}, which runs again after a fault. A replayed "
                 "pass must be the very same."
             )
+        self._received.append(coming)
 
     def finish(self) -> Future[Entry]:
         """Prepare the pass's entry in the ledger."""
@@ -69,6 +76,10 @@ class Scribe:
         digest = Digest(self._wire)
         digest.update(tensors)
         return Crossing(peer, what, at, part, digest.hexdigest(), sum(tensor.nbytes for tensor in tensors))
+
+
+def _place(crossing: Crossing) -> tuple[object, ...]:
+    return crossing.peer, crossing.what, crossing.at, crossing.part
 
 
 def _ordered(crossings: Sequence[Future[Crossing]]) -> list[Crossing]:
