@@ -1,1 +1,102 @@
-"""Govern: one model, several owners; each holds a piece, and every pass needs the consent of them all."""
+"""Govern: one model with several owners, where every pass needs the consent of them all (papers 000 and 001)."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from modelkeep.govern.agreement import Agreement
+    from modelkeep.govern.consent import ConsentState, Policy, Window
+    from modelkeep.govern.drafting import draft
+    from modelkeep.govern.exposure import Advice, advise, infer_labels, invert
+    from modelkeep.govern.folder import Folder
+    from modelkeep.govern.identity import Identity, PublicIdentity
+    from modelkeep.govern.leading import Leader
+    from modelkeep.govern.ledger import Audit, Ledger, audit, open_reading
+    from modelkeep.govern.party import Party
+    from modelkeep.govern.passes import Consent, Pass
+    from modelkeep.govern.piece_file import assemble, split
+    from modelkeep.govern.runs import Evaluated, Trained, evaluate, infer, train
+    from modelkeep.govern.serving import serve
+    from modelkeep.govern.terms import Material, Member
+    from modelkeep.govern.wire.settings import Wire
+
+# Loaded on first use: a person who withdraws consent must not wait for torch.
+_HOMES = {
+    "Advice": "exposure",
+    "Agreement": "agreement",
+    "Audit": "ledger",
+    "Consent": "passes",
+    "ConsentState": "consent",
+    "Evaluated": "runs",
+    "Folder": "folder",
+    "Identity": "identity",
+    "Leader": "leading",
+    "Ledger": "ledger",
+    "Material": "terms",
+    "Member": "terms",
+    "Party": "party",
+    "Pass": "passes",
+    "Policy": "consent",
+    "PublicIdentity": "identity",
+    "Trained": "runs",
+    "Window": "consent",
+    "Wire": "wire.settings",
+    "advise": "exposure",
+    "assemble": "piece_file",
+    "audit": "ledger",
+    "draft": "drafting",
+    "evaluate": "runs",
+    "infer": "runs",
+    "infer_labels": "exposure",
+    "invert": "exposure",
+    "open_reading": "ledger",
+    "serve": "serving",
+    "split": "piece_file",
+    "train": "runs",
+}
+
+__all__ = [
+    "Advice",
+    "Agreement",
+    "Audit",
+    "Consent",
+    "ConsentState",
+    "Evaluated",
+    "Folder",
+    "Identity",
+    "Leader",
+    "Ledger",
+    "Material",
+    "Member",
+    "Party",
+    "Pass",
+    "Policy",
+    "PublicIdentity",
+    "Trained",
+    "Window",
+    "Wire",
+    "advise",
+    "assemble",
+    "audit",
+    "draft",
+    "evaluate",
+    "infer",
+    "infer_labels",
+    "invert",
+    "open_reading",
+    "serve",
+    "split",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'modelkeep.govern' has no attribute '{name}'")
+    return getattr(import_module(f"modelkeep.govern.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
@@ -44,6 +44,7 @@ class Links:
         self._inbox: Queue[Came] = Queue(_WAITING)
         self._open: dict[str, Connection] = {}
         self._all: list[Connection] = []
+        self._before = [0, 0]  # bytes sent and received over connections that are gone
         self._answers: dict[tuple[int, int], Future[Message]] = {}
         self._questions = count()
         self._lock = threading.Lock()
@@ -100,6 +101,7 @@ class Links:
         """Close all connections, and forget what they brought."""
         with self._lock:
             connections, self._all, self._open = self._all, [], {}
+            self._count(connections)
         for connection in connections:
             connection.close()
         with suppress(Empty):
@@ -113,9 +115,14 @@ class Links:
 
     @property
     def bytes(self) -> tuple[int, int]:
-        """Bytes sent and received over the connections that are open."""
+        """Bytes sent and received since the party started."""
         with self._lock:
-            return sum(c.sent_bytes for c in self._all), sum(c.received_bytes for c in self._all)
+            sent, received = self._before
+            return sent + sum(c.sent_bytes for c in self._all), received + sum(c.received_bytes for c in self._all)
+
+    def _count(self, gone: Sequence[Connection]) -> None:
+        self._before[0] += sum(connection.sent_bytes for connection in gone)
+        self._before[1] += sum(connection.received_bytes for connection in gone)
 
     def _accept(self) -> None:
         while True:
@@ -162,6 +169,7 @@ class Links:
             known = connection in self._all
             if known:
                 self._all.remove(connection)
+                self._count([connection])
             mine = [key for key in self._answers if key[0] == id(connection)]
             lost = [self._answers.pop(key) for key in mine]
         for answer in lost:
