@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_PLACES = 10
+EXPLAINED = (
+    "bytes: per example, both ways · weights, time: the first party's share · step: over one process · inputs, labels: "
+    "share learned, 0% is guessing · found: inputs re-identified among those attacked · new: labels, with new weights"
+)
 NOT_MEASURED = "not measured: model completion is its own command (coming)"
 
 
@@ -80,26 +84,25 @@ class Advice(Result):
 
     def table(self) -> Table:
         """A line per place."""
+        from rich import box
         from rich.table import Table
 
-        table = Table(title="Where to cut", caption="\n".join(f"{label}: {value}" for label, value in self.rows()))
-        table.caption_justify = "left"
-        titles = ("bytes/sample", "parameters before", "compute before", "overhead", "inputs leak", "re-identified",
-                  "labels leak", "labels, new weights")  # fmt: skip
-        table.add_column("cut after")
-        for title in titles:
-            table.add_column(title, justify="right")
+        caption = [EXPLAINED, *(f"{label}: {value}" for label, value in self.rows())]
+        table = Table(title="Where to cut", caption="\n".join(caption), caption_justify="left", box=box.SIMPLE)
+        table.add_column("cut after", no_wrap=True)
+        for title in ("bytes", "weights", "time", "step", "inputs", "found", "labels", "new"):
+            table.add_column(title, justify="right", no_wrap=True)
         for cut in self.cuts:
             cost, fresh = cut.costs, cut.fresh_labels
             table.add_row(
                 f"{cut.place} ◀" if cut.place == self.recommended else cut.place,
-                f"{cost.bytes_forward:,} + {cost.bytes_backward:,}",
+                f"{cost.bytes_forward + cost.bytes_backward:,}",
                 f"{cost.parameters_before / (cost.parameters_before + cost.parameters_after):.1%}",
                 f"{cost.compute_before:.0%}",
                 f"{cut.overhead:.2f}×",
-                f"{cut.inputs.value:.0%} [{cut.inputs.low:.0%}, {cut.inputs.high:.0%}]",
-                f"{cut.reidentified.value:.0%} of {cut.reidentified.n}",
-                f"{cut.labels.value:.0%} [{cut.labels.low:.0%}, {cut.labels.high:.0%}]",
+                _percent(cut.inputs),
+                f"{cut.reidentified.value:.0%}",
+                _percent(cut.labels),
                 "–" if fresh is None else f"{fresh.value:.0%}",
                 style="bold" if cut.place == self.recommended else None,
             )
@@ -246,6 +249,10 @@ def _at(model: Model, fresh: Model | None, data: Data, place: Place, link: Link,
         labels_by=labels.attack,
         fresh_labels=None if new is None else _learned(new),
     )
+
+
+def _percent(found: Estimate) -> str:
+    return f"{found.value:.0%} [{100 * found.low:.0f}, {100 * found.high:.0f}]"
 
 
 def _learned(found: LabelLeak) -> Estimate:

@@ -156,7 +156,7 @@ def by_direction(gradients: torch.Tensor, classes: int, labels: torch.Tensor, hi
     identity = torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
     given = torch.zeros(len(rows), classes, dtype=rows.dtype, device=rows.device)
     given[hints, labels] = 1.0
-    found = torch.linalg.solve(identity - SPREADING * scale[:, None] * near * scale, given).argmax(dim=1)
+    found: torch.Tensor = torch.linalg.solve(identity - SPREADING * scale[:, None] * near * scale, given).argmax(dim=1)
     found[hints] = labels
     return found
 
