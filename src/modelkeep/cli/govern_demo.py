@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from modelkeep.cli.given import Seed
+from modelkeep.cli.govern_demo_proof import Story, audits, worth_alone
 
 if TYPE_CHECKING:
     from modelkeep import Data
@@ -26,25 +26,13 @@ if TYPE_CHECKING:
 
 CUT = "conv1_pool"
 REASON = "the contract is being renegotiated"
-
-
-@dataclass
-class Story:
-    """What the demo tells: sentences as they come, and the facts for machines."""
-
-    quiet: bool
-    facts: dict[str, Any] = field(default_factory=dict)
-
-    def tell(self, sentence: str, **facts: Any) -> None:
-        """Say a sentence."""
-        self.facts |= facts
-        if not self.quiet:
-            typer.echo(sentence)
-
-    def scene(self, title: str) -> None:
-        """Begin a part of the story."""
-        if not self.quiet:
-            typer.secho(f"\n{title}", bold=True)
+# Whatever ends the demo closes the pipe to Bob's process, and that ends Bob.
+BOB = """
+import os, signal, threading
+from modelkeep.cli import main
+threading.Thread(target=lambda: (os.read(0, 1), os.kill(os.getpid(), signal.SIGTERM)), daemon=True).start()
+main()
+"""
 
 
 def demo(
@@ -75,8 +63,8 @@ def demo(
     with _serving(folders["bob"], train.name, place) as bob:
         story.tell(f"Bob serves in process {bob}; Alice leads in process {os.getpid()}.")
         _together(folders, agreement, train, test, story)
-    _useless(agreement, folders, test, story)
-    _audits(agreement, folders, place, story)
+    worth_alone(agreement, folders, test, story)
+    audits(agreement, folders, place, story)
     story.scene("Where it all is")
     seconds = time.monotonic() - started
     story.tell(f"{place}: each party's folder with its ledger. The demo took {seconds:.0f} seconds.", seconds=seconds)
@@ -124,6 +112,7 @@ def _founded(place: Path, train: Data, seed: int, story: Story) -> tuple[Agreeme
         labels=Material.labels("bob", train),
         recipe=Recipe(steps=240, batch_size=64, optimizer=Adam(), learning_rate=3e-3),
         seed=seed,
+        checkpoint_every=20,
     )
     for identity in identities.values():
         agreement = agreement.sign(identity)
@@ -146,11 +135,15 @@ def _serving(folder: Folder, data: str, place: Path) -> Iterator[int]:
     """`modelkeep govern serve` in a process of its own; its number. It ends with the block, whatever happens."""
     from modelkeep.errors import GovernError
 
-    code = "from modelkeep.cli import main; main()"
-    command = [sys.executable, "-c", code, "govern", "serve", str(folder.path), "--data", data, "--json"]
+    command = [sys.executable, "-c", BOB, "govern", "serve", str(folder.path), "--data", data, "--json"]
     with (place / "bob.log").open("w+") as log:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         try:
             assert process.stdout is not None
@@ -243,68 +236,6 @@ def _after(party: Party, updates: int, act: Callable[[], None]) -> Iterator[None
     finally:
         over.set()
         watcher.join()
-
-
-def _useless(agreement: Agreement, folders: dict[str, Folder], test: Data, story: Story) -> None:
-    """What Alice has without Bob: her own trained part, and in place of his one that is random."""
-    from modelkeep import Estimate
-    from modelkeep.govern.checkpoints import Checkpoints
-
-    story.scene("What is Alice's part worth alone?")
-    kept = Checkpoints(folders["alice"].checkpoints)
-    model = agreement.build()  # Bob's part as the factory makes it
-    own = dict(model.module.named_parameters())
-    for name, tensor in kept.read(kept.steps()[-1]).part("piece/").items():
-        own[name].data.copy_(tensor)
-    right = sum(int((model.predict(x) == y).sum()) for x, y in test.batches(512))
-    alone = Estimate.rate(right, len(test))
-    story.tell(
-        f"With a random part in place of Bob's it reads {alone.value:.1%} right; guessing gives "
-        f"{1 / len(test.classes):.0%}. Without Bob's consent the model is useless to her.",
-        alone=alone.value,
-    )
-
-
-def _audits(agreement: Agreement, folders: dict[str, Folder], place: Path, story: Story) -> None:
-    """The ledgers as they are, and after Alice has rewritten hers with her own key."""
-    from modelkeep.govern import audit
-
-    story.scene("The audit")
-    ledgers = {name: folder.ledger for name, folder in folders.items()}
-    found = audit(agreement, ledgers)
-    story.tell(
-        f"Both ledgers have {found.ledgers[0].entries} passes, each with both consents. Found: {len(found.findings)}.",
-        findings=len(found.findings),
-        passes=found.ledgers[0].entries,
-    )
-    forged, number = _forged(folders["alice"], place / "alice-forged.sqlite3")
-    found = audit(agreement, {**ledgers, "alice": forged})
-    story.tell(
-        f"In a copy, Alice now changes what she says to have sent in pass {number}, and signs all entries anew with "
-        "her own key. The audit finds:",
-        forged_findings=[f"{each.kind}: {each.where}" for each in found.findings],
-    )
-    for each in found.findings[:3]:
-        story.tell(f"  {each.kind} ({each.where}): {each.text}")
-
-
-def _forged(folder: Folder, path: Path) -> tuple[Path, int]:
-    """A copy of a ledger in which one entry in the middle lies, and every entry is signed by its true owner."""
-    from dataclasses import replace
-
-    from modelkeep.govern import Ledger, open_reading
-
-    identity = folder.identity()
-    entries = list(open_reading(folder.ledger).entries())
-    lie = len(entries) // 2
-    with Ledger(path, identity.name, identity.signer) as ledger:
-        for entry in entries:
-            sent = entry.sent
-            if entry.number == lie:
-                sent = (replace(sent[0], digest="0" * 64), *sent[1:])
-            ledger.prepare(entry.of, entry.consents, sent, entry.received)
-            ledger.commit(entry.number)
-    return path, lie
 
 
 def _free_port() -> int:
