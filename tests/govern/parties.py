@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -127,9 +128,69 @@ def stop(process: subprocess.Popen[str]) -> None:
         process.stdout.close()
 
 
+class Host:
+    """A process in which one party after another serves, because to start a process takes seconds."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "parties.py"), "host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE.parent)])},
+        )
+
+    def serve(self, folder: Folder, data: str) -> None:
+        """Begin to serve, with the data that a function of `networks.py` makes."""
+        self._say(f"{folder.path}\t{data}")
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._say("")
+
+    def heard(self) -> str:
+        """Wait for the answer to what was said: "ready" or "stopped"."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _say(self, text: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{text}\n")
+        self._process.stdin.flush()
+
+
+def host() -> None:
+    """Serve for one folder after another, as lines on stdin say; an empty line ends one."""
+    for line in sys.stdin:
+        path, data = line.strip().split("\t")
+        end = threading.Event()
+        made: Data = getattr(importlib.import_module("govern.networks"), data)()
+        with Party(Folder(Path(path)), data=[made]) as party:
+            thread = threading.Thread(target=serve, args=(party, end))
+            thread.start()
+            sys.stdout.write("ready\n")
+            sys.stdout.flush()
+            sys.stdin.readline()
+            end.set()
+            thread.join()
+        sys.stdout.write("stopped\n")
+        sys.stdout.flush()
+
+
 def main() -> None:
     """Serve until told to stop."""
     torch.set_num_threads(1)
+    if sys.argv[1:] == ["host"]:
+        host()
+        return
     end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     with Party(Folder(Path(sys.argv[1])), data=[digits(int(sys.argv[2]))]) as party:

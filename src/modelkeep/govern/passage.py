@@ -172,12 +172,18 @@ class _Answered:
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x is not self.inputs:
-            raise GovernError(
-                "This objective asks the network about other inputs than the batch, as adversarial training does. The "
-                "party that has the labels cannot answer that alone, so it does not split. Take cross_entropy, or "
-                "another objective of the answers and the labels."
-            )
+            raise self._alone("asks the network about other inputs than the batch")
         return self._logits
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._alone(f"needs the model's '{name}'")
+
+    def _alone(self, needs: str) -> GovernError:
+        return GovernError(
+            f"This objective {needs}, as adversarial training does. The party that has the labels does not have the "
+            "whole network, so it does not split. Take cross_entropy, or another objective of the answers and the "
+            "labels."
+        )
 
 
 def _gradients(entered: Sequence[torch.Tensor]) -> Load | None:

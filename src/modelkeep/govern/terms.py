@@ -91,6 +91,8 @@ def require_training(recipe: Recipe, objective: str) -> None:
         raise InputError(f"The sampling of a recipe that is agreed on is 'shuffle'. Got {recipe.sampling!r}.")
     if recipe.replays != 1:
         raise InputError(f"A recipe that is agreed on gives each batch once (replays=1). Got {recipe.replays}.")
+    if recipe.trainable:
+        raise InputError(f"A recipe that is agreed on trains all parameters. Got trainable={recipe.trainable}.")
     if objective != "cross_entropy" and not SPEC.fullmatch(objective):
         raise InputError(f"The objective is 'cross_entropy' or 'package.module:name'. Got {objective!r}.")
 
