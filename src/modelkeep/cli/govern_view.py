@@ -76,11 +76,13 @@ def _lines(party: Party) -> Iterator[None]:
     end = threading.Event()
 
     def write() -> None:
-        news, passes, last = "", 0, time.monotonic()
-        while not end.wait(0.2):
+        told, passes, last = 0, 0, time.monotonic()
+        ended = False
+        while not ended:
+            ended = end.wait(0.2)  # once more after the end, for the last news
             status = party.status
-            if status.news != news:
-                news = status.news
+            new, told = status.told - told, status.told
+            for news in list(status.recent)[-new:] if new else []:
                 typer.echo(news)
             if sum(status.passes.values()) != passes and time.monotonic() - last > _EVERY:
                 passes, last = sum(status.passes.values()), time.monotonic()

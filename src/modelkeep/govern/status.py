@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -22,7 +22,8 @@ class Status:
     under_way: Pass | None = None
     last: Pass | None = None
     metrics: dict[str, float] = field(default_factory=dict)
-    news: str = ""
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=100))
+    told: int = 0
     _began: float = 0.0
 
     def consented(self, of: Pass) -> None:
@@ -43,4 +44,15 @@ class Status:
         self.passes[of.purpose] += 1
         self.seconds += monotonic() - self._began
         self.last, self.under_way = of, None
-        self.metrics = {**self.metrics, **metrics}
+        if of.purpose == "train":
+            self.metrics = metrics
+
+    @property
+    def news(self) -> str:
+        """What was heard last; `recent` has what came before it, and `told` counts all."""
+        return self.recent[-1] if self.recent else ""
+
+    @news.setter
+    def news(self, text: str) -> None:
+        self.recent.append(text)
+        self.told += 1
