@@ -100,8 +100,7 @@ def test_rounding_on_the_wire_changes_bits_but_little_else(tmp_path: Path, hosts
 
 
 def test_objective_that_does_not_split_is_refused(tmp_path: Path, hosts: dict[str, Host]) -> None:
-    more = {"objective": "govern.networks:attacked"}
-    split = meeting(tmp_path, hosts, *CNN, ["2"], ["alice", "bob"], "bob", **more)
+    split = meeting(tmp_path, hosts, *CNN, ["2"], ["alice", "bob"], "bob", objective="govern.networks:attacked")
     with split.up(), split.alice() as leader, pytest.raises(GovernError, match="so it does not split"):
         train(leader)
 

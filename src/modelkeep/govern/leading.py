@@ -55,21 +55,26 @@ class Leader:
                 self._end_pass(error)
                 raise
             except PartyUnavailable as error:
-                self._end_pass(error)
-                self._open = False
-                self.recoveries += 1
+                self._break_off(error, again=trouble_since is not None)
                 now = time.monotonic()
                 trouble_since = trouble_since or now
                 if now - trouble_since > self.patience:
                     raise PartyUnavailable(f"Tried again for {self.patience:g} seconds. {error}") from error
                 self._tell(str(error))
-                self.party.note("recovering", str(error))
                 time.sleep(wait)
                 wait = min(2 * wait, 1.0)
             except GovernError as error:
                 self._end_pass(error)
                 self._open = False
                 raise
+
+    def _break_off(self, error: PartyUnavailable, *, again: bool = False) -> None:
+        """After a fault: the session is opened anew. Trying that `again` is no fault of its own."""
+        self._end_pass(error)
+        self._open = False
+        if not again:
+            self.recoveries += 1
+            self.party.note("recovering", str(error))
 
     def meet(self) -> None:
         """Open a session, if none is open."""
@@ -102,7 +107,7 @@ class Leader:
             party.links.dial(name, deadline)
         stands = self._ask_all("open", {"agreement": party.agreement.fingerprint})
         own = {"standing": party.standing, "checkpoints": party.checkpoints.steps()}
-        told: dict[str, dict[str, Any]] = {name: message.header for name, message in stands.items()}
+        told = {name: _stand(message, name) for name, message in stands.items()}
         committed = max(party.ledger.committed, *(number_in(each, "committed") for each in stands.values()))
         if committed > party.ledger.length:
             raise GovernError(
@@ -160,8 +165,7 @@ class Leader:
                 party.links.send(name, Message("commit", {"session": party.session, "number": of.number}))
             party.keep_when_due()
         except PartyUnavailable as error:
-            self._end_pass(error)
-            self._open = False
+            self._break_off(error)
         return {**metrics, **passage.metrics}
 
     def _next(self, purpose: Purpose, make: Callable[[int, int], Pass], number: int, step: int) -> Pass:
@@ -181,7 +185,8 @@ class Leader:
             party.note_refused(f"'{connection.peer}' says '{message.kind}' of another session than this one.")
         elif message.kind == "prepared" and message.header.get("number") == of.number:
             missing.discard(connection.peer)
-            metrics.update({str(k): float(v) for k, v in dict(message.header.get("metrics", {})).items()})
+            if connection.peer == of.sink:
+                metrics.update(_metrics(message, of))
         elif message.kind == "trouble":
             raise refused(message)
         elif message.kind in ("activations", "gradients"):
@@ -238,6 +243,24 @@ def _common_step(told: dict[str, dict[str, Any]]) -> int:
         kept = ", ".join(f"{name}: {sorted(each['checkpoints'])}" for name, each in told.items())
         raise GovernError(f"There is no checkpoint that all parties have ({kept}). Were some deleted?")
     return int(max(common))
+
+
+def _metrics(message: Message, of: Pass) -> dict[str, float]:
+    """What the party with the labels tells of the answers."""
+    told: Any = message.header.get("metrics")
+    wanted = {"train": {"loss"}, "evaluate": {"loss", "correct"}, "infer": set()}[of.purpose]
+    known = isinstance(told, dict) and wanted <= told.keys()
+    if not known or not all(type(value) in (int, float) and abs(value) < float("inf") for value in told.values()):
+        raise GovernError(f"'{of.sink}' does not tell the {' and '.join(sorted(wanted)) or 'end'} of {of} in numbers.")
+    return {name: float(value) for name, value in told.items()}
+
+
+def _stand(message: Message, name: str) -> dict[str, Any]:
+    """Where a party says that it stands."""
+    standing, checkpoints = message.header.get("standing"), message.header.get("checkpoints")
+    if not isinstance(checkpoints, list) or any(type(step) is not int for step in [*checkpoints, standing or 0]):
+        raise GovernError(f"'{name}' does not say where it stands.")
+    return {"standing": standing, "checkpoints": checkpoints}
 
 
 def _within(answer: Future[Message], deadline: float, name: str) -> Message:

@@ -18,6 +18,7 @@ from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
 
 Came = tuple[Connection, Message | GovernError]
+_IDLE = 8  # connections of one party that it is not spoken to by; one more closes the oldest
 _WAITING = 256  # messages that wait to be worked on; whoever sends more is made to wait by TCP
 
 
@@ -134,12 +135,17 @@ class Links:
     def _read_on(self, connection: Connection) -> None:
         with self._lock:
             self._all.append(connection)
+            idle = [c for c in self._all if c.peer == connection.peer and c is not self._open.get(c.peer)]
+        if len(idle) > _IDLE:
+            idle[0].close()
         threading.Thread(target=self._read, args=(connection,), name=f"from {connection.peer}", daemon=True).start()
 
     def _read(self, connection: Connection) -> None:
         while True:
             try:
                 message = connection.receive(None)
+                if "question" in message.header:
+                    number_in(message, "question")  # it will be in the answer
                 if message.kind in ("answer", "refusal"):
                     self._answered(connection, message)
                 elif not self._at_once(connection, message):
@@ -181,8 +187,8 @@ class Links:
 def number_in(message: Message, name: str) -> int:
     """A number that a message must have."""
     number = message.header.get(name)
-    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-        raise WireError(f"The message '{message.kind}' must say its '{name}', a number. It says {number!r}.")
+    if type(number) is not int or not 0 <= number < 2**63:
+        raise WireError(f"The message '{message.kind}' must say its '{name}', a number. It says {number!r:.40}.")
     return number
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
+from time import monotonic
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from modelkeep.data import Data
-from modelkeep.errors import ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
 from modelkeep.fingerprint import fingerprint
 from modelkeep.govern.agreed import require_agreed
 from modelkeep.govern.checkpoints import Checkpoints
@@ -83,6 +84,9 @@ class Party:
             self.prepared: Future[Entry] | None = None
             self._early: list[tuple[Connection, Message]] = []
             self._past: deque[str] = deque(maxlen=16)
+            self._pending = ""
+            self._noted: deque[float] = deque(maxlen=100)
+            self._not_noted = 0
             self.links = Links(self.agreement, self.identity, self._at_once, self.note_refused)
             opened.callback(self.links.close)
             self._opened = opened.pop_all()
@@ -148,7 +152,9 @@ class Party:
             given = self.consenting.give(of)
         except ConsentRefused as error:
             self.status.refused(of, str(error))
-            self.ledger.event("refused", str(error), number=of.number, purpose=of.purpose, asker=of.asker)
+            if not isinstance(error, ConsentPending) or of.digest != self._pending:  # it is asked for again and again
+                self.note_refused(str(error))
+            self._pending = of.digest
             raise
         self.status.consented(of)
         return given
@@ -349,8 +355,16 @@ class Party:
     on_prepared: Callable[[Passage, Future[Entry]], None] = staticmethod(lambda passage, entry: None)
 
     def note_refused(self, sentence: str) -> None:
-        """Write down that somebody or something was refused."""
-        self.note("refused", sentence)
+        """Write down that somebody or something was refused; of a flood only so much that it does not fill the disk."""
+        now = monotonic()
+        if len(self._noted) == self._noted.maxlen and now - self._noted[0] < 60:
+            self.status.news = sentence
+            self._not_noted += 1
+            return
+        more = f" {self._not_noted} more were refused before, too many to write down." if self._not_noted else ""
+        self._noted.append(now)
+        self._not_noted = 0
+        self.note("refused", sentence + more)
 
     def note(self, kind: str, text: str) -> None:
         """Write an event down, if the disk has room for it: there may be trouble because it has none."""

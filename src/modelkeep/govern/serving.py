@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
@@ -14,6 +15,7 @@ from modelkeep.govern.passage import Passage
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 
+_SESSION = re.compile(r"[0-9a-f]{16}")
 _LOOK_UP = 0.5  # seconds between two looks at whether to stop
 
 
@@ -46,13 +48,14 @@ def _handle(party: Party, connection: Connection, message: Message | GovernError
         _lost(party, connection, message)
         return
     if message.kind in ("open", "settle", "rewind", "close"):
-        try:
-            answer(connection, message, _answer(party, connection, message))
-        except PartyUnavailable:
-            raise
-        except GovernError as error:
-            party.note_refused(str(error))
-            refuse(connection, message, error)
+        with suppress(PartyUnavailable):  # who asks and is gone disturbs nobody
+            try:
+                told = _answer(party, connection, message)
+            except GovernError as error:
+                party.note_refused(str(error))
+                refuse(connection, message, error)
+            else:
+                answer(connection, message, told)
         return
     if message.kind == "link":
         if message.header.get("session") != party.session:
@@ -114,11 +117,14 @@ def _open(party: Party, connection: Connection, message: Message) -> dict[str, o
             f"'{connection.peer}' holds another agreement ({str(message.header.get('agreement'))[:12]}…) than "
             f"'{party.name}' does ({agreement.fingerprint[:12]}…). Nothing starts unless all hold the same one."
         )
+    session = message.header.get("session")
+    if not isinstance(session, str) or not _SESSION.fullmatch(session):
+        raise GovernError(f"'{connection.peer}' opens a session without saying which.")
     if leader and leader != connection.peer and party.links.to(leader) is not None:
         raise PartyUnavailable(f"'{party.name}' is busy in a session that '{leader}' leads.")
     party.give_up()
     party.links.speak_by(connection)
-    party.leader, party.session = connection.peer, str(message.header.get("session"))
+    party.leader, party.session = connection.peer, session
     party.ledger.event("opened", f"'{connection.peer}' leads a session.")
     return {
         "standing": party.standing,
