@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import IO
 
 import torch
 
@@ -77,6 +78,16 @@ class Told:
     def replayed(self) -> int:
         """Passes that ran again, as far as they were told of."""
         return self.passes - self.updates
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} × {kind}" for kind, count in self.faults.items()) or "none"
+        slowest = "".join(f"\n  {seconds} s after {fault}" for seconds, fault in self.slowest)
+        return (
+            f"{self.updates} updates of {self.parties} parties with {sum(self.faults.values())} faults: {kinds}.\n"
+            f"{self.starts - self.parties} processes started again, {self.recoveries} recoveries, {self.replayed} "
+            f"passes replayed, {self.seconds / 60:.1f} minutes. The slowest recoveries:{slowest}\n"
+            + ("\n".join(self.problems) or "The same weights, the same ledgers, nothing found by the audit.")
+        )
 
 
 class Stage:
@@ -180,9 +191,11 @@ class Play:
                 party.end()
             for proxy in self._proxies.values():
                 proxy.close()
-        done = [each.act for party in self._parties.values() for each in party.done]
-        done += [each.act for proxy in self._proxies.values() for each in proxy.done]
-        self.told.faults = dict(sorted((self._count + Counter(done)).items()))
+        for party in self._parties.values():
+            self._count.update(order.act for order in party.done)
+        for proxy in self._proxies.values():
+            self._count.update(damage.act for damage in proxy.done)
+        self.told.faults = dict(sorted(self._count.items()))
         self.told.starts = sum(party.starts for party in self._parties.values())
         self.told.seconds = round(time.monotonic() - began, 1)
         self.told.slowest = sorted(self.told.slowest, reverse=True)[:5]
@@ -303,17 +316,17 @@ def main() -> int:
     parser.add_argument("--parties", type=int, choices=(2, 3), default=2)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    told = run(
-        asked.faults, seed=asked.seed, parties=asked.parties, say=lambda text: print(text, file=sys.stderr, flush=True)
-    )
+    told = run(asked.faults, seed=asked.seed, parties=asked.parties, say=lambda text: _write(sys.stderr, text))
     if asked.json:
-        print(json.dumps({**asdict(told), "replayed": told.replayed}, indent=2))
+        _write(sys.stdout, json.dumps({**asdict(told), "replayed": told.replayed}, indent=2))
     else:
-        print(f"{sum(told.faults.values())} faults in {told.updates} updates of {told.parties} parties: {told.faults}")
-        print(f"{told.starts - told.parties} restarts, {told.recoveries} recoveries, {told.replayed} passes replayed, ")
-        print(f"{told.seconds / 60:.1f} minutes; slowest: {told.slowest}")
-        print("\n".join(told.problems) or "the same bits, the same ledgers, no findings")
+        _write(sys.stdout, str(told))
     return bool(told.problems)
+
+
+def _write(stream: IO[str], text: str) -> None:
+    stream.write(text + "\n")
+    stream.flush()
 
 
 if __name__ == "__main__":

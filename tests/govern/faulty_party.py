@@ -15,8 +15,10 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal
+from unittest.mock import patch
 
 import torch
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from govern.parties import digits
 from modelkeep import progress
@@ -28,7 +30,6 @@ from modelkeep.govern.runs import train
 from modelkeep.govern.serving import serve
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
-from modelkeep.govern.wire.listener import Listener
 from modelkeep.govern.wire.message import Message
 
 # Importing torch takes seconds: one process does it once, and every party is forked from that one.
@@ -109,6 +110,7 @@ def _main(folder: Path, port: int, leads: bool, n: int, pipe: Pipe) -> None:
     os.dup2(log, 2)
     faulthandler.register(signal.SIGUSR1)
     torch.set_num_threads(1)
+    tqdm.set_lock(threading.RLock())  # torch.fx makes one that outlives a process which is killed
     faults = _Faults(pipe)
     _listen_at(port)
     try:
@@ -128,12 +130,15 @@ def _main(folder: Path, port: int, leads: bool, n: int, pipe: Pipe) -> None:
 def _listen_at(port: int) -> None:
     """Listen here, and not at the agreement's address: a proxy stands there."""
     listen = Endpoint.listen
-    Endpoint.listen = lambda self, address: _listen(listen, self, port)  # type: ignore[method-assign]
+    patch.object(Endpoint, "listen", lambda endpoint, address: listen(endpoint, f"127.0.0.1:{port}")).start()
 
 
-def _listen(listen: Any, endpoint: Endpoint, port: int) -> Listener:
-    found: Listener = listen(endpoint, f"127.0.0.1:{port}")
-    return found
+@dataclass(eq=False)
+class _Waiting:
+    """An order, and how many messages it still lets pass."""
+
+    order: Order
+    left: int
 
 
 class _Faults:
@@ -141,10 +146,10 @@ class _Faults:
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe, self._lock = pipe, threading.Lock()
-        self._waiting: list[list[Any]] = []  # [order, how many messages more]
+        self._waiting: list[_Waiting] = []
         self._send, self._write = Connection.send, Path.write_bytes
-        Connection.send = lambda connection, message: self._sending(connection, message)  # type: ignore[method-assign]
-        Path.write_bytes = lambda path, content: self._writing(path, content)  # type: ignore[method-assign]
+        patch.object(Connection, "send", lambda connection, message: self._sending(connection, message)).start()
+        patch.object(Path, "write_bytes", lambda path, content: self._writing(path, content)).start()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def say(self, kind: str, value: Any) -> None:
@@ -170,21 +175,21 @@ class _Faults:
                     self._fill(order)
                 else:
                     with self._lock:
-                        self._waiting.append([order, order.skip])
+                        self._waiting.append(_Waiting(order, order.skip))
         except (EOFError, OSError):
             os._exit(0)  # who started this is gone
 
     def _due(self, kind: str, acts: set[str]) -> Order | None:
         with self._lock:
             for waiting in self._waiting:
-                order, left = waiting
+                order = waiting.order
                 if order.act not in acts or order.kind not in ("", kind):
                     continue
-                if left == 0:
+                if waiting.left == 0:
                     self._waiting.remove(waiting)
                     self._pipe.send(("did", order))
                     return order
-                waiting[1] -= 1
+                waiting.left -= 1
         return None
 
     def _sending(self, connection: Connection, message: Message) -> None:
