@@ -22,46 +22,44 @@ Shape = tuple[int, ...]
 class Decoder(nn.Module):
     """From the flat row of tensors of `shapes` to a flat input of `target` shape; 0 before it has learned anything.
 
-    Feature maps are enlarged to the picture's size and go through three convolutions. What is no map goes through a
-    hidden layer; so do the maps where all of it is small enough. The two are added.
+    Feature maps go through a convolution each, are enlarged to the picture's size, added, and go through two more. What
+    is no map goes through a hidden layer; so do the maps where all of it is small enough. The two are added.
     """
 
     def __init__(self, shapes: Sequence[Shape], target: Shape) -> None:
         super().__init__()
         self.shapes, self.target = tuple(shapes), target
-        self.maps = tuple(len(target) == 3 and len(shape) == 3 and min(shape[1:]) > 1 for shape in shapes)
         small = sum(map(prod, shapes)) <= SMALL
-        self.flat = tuple(small or not is_map for is_map in self.maps)
-        channels = sum(shape[0] for shape, is_map in zip(shapes, self.maps, strict=True) if is_map)
-        numbers = sum(prod(shape) for shape, is_flat in zip(shapes, self.flat, strict=True) if is_flat)
-        self.convolutions = self.dense = None
-        if channels:
-            self.convolutions = nn.Sequential(
-                nn.Conv2d(channels, CHANNELS, 3, padding=1),
-                nn.ReLU(),
-                nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1),
-                nn.ReLU(),
-                nn.Conv2d(CHANNELS, target[0], 3, padding=1),
+        self.maps = [i for i, s in enumerate(shapes) if len(target) == len(s) == 3 and min(s[1:]) > 1]
+        self.flat = [i for i in range(len(shapes)) if small or i not in self.maps]
+        self.first = nn.ModuleList(nn.Conv2d(shapes[i][0], CHANNELS, 3, padding=1) for i in self.maps)
+        self.convolutions, self.dense = nn.Sequential(), nn.Sequential()
+        if self.maps:
+            self.convolutions.extend(
+                [
+                    nn.ReLU(),
+                    nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1),
+                    nn.ReLU(),
+                    nn.Conv2d(CHANNELS, target[0], 3, padding=1),
+                ]
             )
-        if numbers:
-            self.dense = nn.Sequential(nn.Linear(numbers, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, prod(target)))
+        if self.flat:
+            numbers = sum(prod(shapes[i]) for i in self.flat)
+            self.dense.extend([nn.Linear(numbers, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, prod(target))])
         with torch.no_grad():
             for branch in (self.convolutions, self.dense):
-                if branch is not None:
-                    for parameter in branch[-1].parameters():
-                        parameter.zero_()
+                for parameter in branch[-1].parameters() if len(branch) else ():
+                    parameter.zero_()
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
         parts = torch.split(z, [prod(shape) for shape in self.shapes], dim=1)
         found = z.new_zeros(len(z), prod(self.target))
-        if self.convolutions is not None:
-            known = zip(parts, self.shapes, self.maps, strict=True)
-            maps = [interpolate(part.reshape(-1, *shape), self.target[1:]) for part, shape, is_map in known if is_map]
-            found = found + self.convolutions(torch.cat(maps, dim=1)).flatten(1)
-        if self.dense is not None:
-            found = found + self.dense(
-                torch.cat([part for part, is_flat in zip(parts, self.flat, strict=True) if is_flat], 1)
-            )
+        if self.flat:
+            found = found + self.dense(torch.cat([parts[i] for i in self.flat], dim=1))
+        if self.maps:
+            own = [first(parts[i].reshape(-1, *self.shapes[i])) for i, first in zip(self.maps, self.first, strict=True)]
+            enlarged = torch.stack([interpolate(each, self.target[1:]) for each in own]).sum(dim=0)
+            found = found + self.convolutions(enlarged).flatten(1)
         return found
 
 

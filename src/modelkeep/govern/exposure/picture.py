@@ -59,4 +59,7 @@ def _bars(ax: Any, heights: list[float], estimates: list[Estimate], colour: str,
 
 
 def _label(ax: Any, end: float, line: int, text: str) -> None:
-    ax.annotate(text, (end, line), (4, 0), textcoords="offset points", va="center", color=plots.INK, fontsize=8)
+    behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.8}
+    ax.annotate(
+        text, (end, line), (4, 0), textcoords="offset points", va="center", color=plots.INK, fontsize=8, bbox=behind
+    )
