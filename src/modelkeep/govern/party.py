@@ -85,7 +85,7 @@ class Party:
             self._early: list[tuple[Connection, Message]] = []
             self._past: deque[str] = deque(maxlen=16)
             self._pending = ""
-            self._noted: deque[float] = deque(maxlen=100)
+            self._noted: deque[float] = deque(maxlen=200)
             self._not_noted = 0
             self.links = Links(self.agreement, self.identity, self._at_once, self.note_refused)
             opened.callback(self.links.close)
@@ -244,6 +244,7 @@ class Party:
             self.scribe.received(connection.peer, "activations", number - 1, part, message.tensors)
             self._pass_on(number, part, passage.forward(number, part, load))
         else:
+            passage.require_fit(number, part, load)
             self.scribe.received(connection.peer, "gradients", number, part, message.tensors)
             self._pass_back(number, part, passage.backward(number, part, load))
 
@@ -355,22 +356,24 @@ class Party:
     on_prepared: Callable[[Passage, Future[Entry]], None] = staticmethod(lambda passage, entry: None)
 
     def note_refused(self, sentence: str) -> None:
-        """Write down that somebody or something was refused; of a flood only so much that it does not fill the disk."""
-        now = monotonic()
-        if len(self._noted) == self._noted.maxlen and now - self._noted[0] < 60:
-            self.status.news = sentence
-            self._not_noted += 1
-            return
-        more = f" {self._not_noted} more were refused before, too many to write down." if self._not_noted else ""
-        self._noted.append(now)
-        self._not_noted = 0
-        self.note("refused", sentence + more)
+        """Write down that somebody or something was refused."""
+        self.note("refused", sentence)
 
     def note(self, kind: str, text: str) -> None:
-        """Write an event down, if the disk has room for it: there may be trouble because it has none."""
+        """Write an event down, if the disk has room for it: there may be trouble because it has none.
+
+        Of a flood, which others can bring about, only so much that it does not fill the disk.
+        """
         self.status.news = text
+        now = monotonic()
+        if len(self._noted) == self._noted.maxlen and now - self._noted[0] < 60:
+            self._not_noted += 1
+            return
+        more = f" ({self._not_noted} events before it were too many to write down.)" if self._not_noted else ""
+        self._noted.append(now)
+        self._not_noted = 0
         with suppress(PartyUnavailable):
-            self.ledger.event(kind, text[:_LONGEST])
+            self.ledger.event(kind, text[:_LONGEST] + more)
 
 
 def consents_of(message: Message) -> list[Consent]:

@@ -81,15 +81,20 @@ class Passage:
             None if torch.equal(moved, seeded) else moved,
         )
 
+    def require_fit(self, number: int, part: int, load: Load) -> None:
+        """Refuse gradients of another number, type or shape than what they are the gradients of."""
+        _, left = self._open[number, part]
+        if len(load.values) != len(left):
+            raise WireError(f"{len(load.values)} gradients came in {self.of}, and {len(left)} are due.")
+        for tensor, g in zip(left, load.values, strict=True):
+            fits = isinstance(g, torch.Tensor) and (g.shape, g.dtype) == (tensor.shape, tensor.dtype)
+            if g is not None and not fits:
+                raise WireError(f"A gradient that came in {self.of} is not of the shape and type of what was sent.")
+
     def backward(self, number: int, part: int, load: Load) -> Load | None:
         """Back through the leg with the gradients that came: those that go on to the leg before."""
         entered, left = self._open.pop((number, part))
-        if len(load.values) != len(left):
-            raise WireError(f"{len(load.values)} gradients came in {self.of}, and {len(left)} are due.")
         pairs = [(t, g) for t, g in zip(left, load.values, strict=True) if g is not None]
-        for tensor, g in pairs:
-            if not isinstance(g, torch.Tensor) or (g.shape, g.dtype) != (tensor.shape, tensor.dtype):
-                raise WireError(f"A gradient that came in {self.of} is not of the shape and type of what was sent.")
         if pairs:
             torch.autograd.backward([t for t, _ in pairs], [g.to(t.device) for t, g in pairs])
         self._left.discard((number, part))

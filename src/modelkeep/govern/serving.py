@@ -125,7 +125,7 @@ def _open(party: Party, connection: Connection, message: Message) -> dict[str, o
     party.give_up()
     party.links.speak_by(connection)
     party.leader, party.session = connection.peer, session
-    party.ledger.event("opened", f"'{connection.peer}' leads a session.")
+    party.note("opened", f"'{connection.peer}' leads a session.")
     return {
         "standing": party.standing,
         "checkpoints": party.checkpoints.steps(),

@@ -1,0 +1,129 @@
+"""Mallory in Alice's place: somebody with a real member's key who writes each message by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from itertools import count
+from secrets import token_hex
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from govern.meeting import Meeting
+from modelkeep.errors import PartyUnavailable
+from modelkeep.govern.identity import Identity
+from modelkeep.govern.passes import Consent, Pass, read_consent
+from modelkeep.govern.wire.connection import Connection
+from modelkeep.govern.wire.endpoint import Endpoint
+from modelkeep.govern.wire.message import Message
+
+
+class Intruder:
+    """Speaks to `bob` as the member called `name`."""
+
+    def __init__(self, split: Meeting, name: str = "alice") -> None:
+        agreement = split.agreement
+        self.split, self.name, self.agreement = split, name, agreement
+        self.identity = Identity.at(split.folders[name].path, name)
+        members = {party.name: party.certificate for party in agreement.parties}
+        endpoint = Endpoint(self.identity, members, wire=agreement.wire, on_refused=lambda text: None)
+        self.connection: Connection = endpoint.connect("bob", agreement.member("bob").address, 20.0)
+        self.session = token_hex(8)
+        self._questions = count()
+
+    def say(self, kind: str, header: Mapping[str, Any] | None = None, *tensors: Tensor) -> None:
+        """Send a message of the session."""
+        self.connection.send(Message(kind, {"session": self.session, **(header or {})}, tensors))
+
+    def hear(self) -> Message:
+        """The next message that comes."""
+        return self.connection.receive(20.0)
+
+    def ask(self, kind: str, header: Mapping[str, Any] | None = None) -> Message:
+        """Ask, and wait for the answer; what else comes is left away."""
+        number = next(self._questions)
+        self.say(kind, {"question": number, **(header or {})})
+        while True:
+            told = self.hear()
+            if told.kind in ("answer", "refusal") and told.header.get("question") == number:
+                return told
+
+    def open(self, step: int | None = None) -> Message:
+        """Open a session, and rewind to a step."""
+        told = self.ask("open", {"agreement": self.agreement.fingerprint})
+        if step is not None:
+            assert self.ask("rewind", {"step": step}).kind == "answer"
+        return told
+
+    def a_pass(self, number: int = 0, step: int = 0, **other: Any) -> Pass:
+        """The training pass that the agreement has at this step, or what is asked for instead of it."""
+        agreement = self.agreement
+        return replace(
+            Pass(
+                agreement=agreement.fingerprint,
+                number=number,
+                purpose="train",
+                asker=self.name,
+                source=agreement.data.holder,
+                sink=agreement.labels.holder,
+                step=step,
+                data=agreement.data.fingerprint,
+                labels=agreement.labels.fingerprint,
+                rows=agreement.recipe.batch_size,
+                parts=agreement.recipe.micro_batches,
+            ),
+            **other,
+        )
+
+    def own_consent(self, of: Pass, head: str = "") -> Consent:
+        return Consent.give(of, self.name, head, self.identity.signer)
+
+    def consents(self, of: Pass, head: str = "") -> list[dict[str, Any]]:
+        """Both consents to a pass: Bob is asked for his."""
+        told = self.ask("ask", {"pass": asdict(of)})
+        assert told.kind == "answer", told.header
+        return [asdict(self.own_consent(of, head)), asdict(read_consent(told.header["consent"]))]
+
+    def begin(self, of: Pass) -> None:
+        """Begin a pass with all consents."""
+        self.say("begin", {"pass": asdict(of), "consents": self.consents(of)})
+
+    def activations(self, of: Pass, *tensors: Tensor, **header: Any) -> None:
+        """Send activations into Bob's leg."""
+        said = {"pass": of.digest, "leg": 1, "part": 0, "numbers": {}, "wants": [True], "random": False}
+        self.say("activations", {**said, **header}, *tensors)
+
+    def trouble(self) -> str:
+        """The reason that Bob tells for not going on."""
+        while True:
+            told = self.hear()
+            if told.kind == "trouble":
+                return str(told.header["reason"])
+            assert told.kind != "gradients", "Bob has answered"
+
+
+@contextmanager
+def intruding(split: Meeting, name: str = "alice") -> Iterator[Intruder]:
+    """An intruder who is gone afterwards."""
+    intruder = Intruder(split, name)
+    try:
+        yield intruder
+    finally:
+        intruder.connection.close()
+
+
+def ends(connection: Connection) -> bool:
+    """Whether the other side has closed the connection."""
+    try:
+        while True:
+            connection.receive(20.0)
+    except PartyUnavailable:
+        return True
+
+
+def crossing(rows: int = 32) -> Tensor:
+    """What may cross in the tests of refusals: 8 channels of 8 × 8."""
+    return torch.zeros(rows, 8, 8, 8)
