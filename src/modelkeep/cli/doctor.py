@@ -18,7 +18,7 @@ from rich.table import Table
 ENABLES = {
     "formats": "reading ONNX models, Parquet tables and data sets in R's format",
     "guard": "defences against theft, stealing to measure it, and serving a model behind ModelGuard",
-    "govern": "planned: splitting a model between parties that consent to every pass",
+    "govern": "splitting a model between parties that consent to every pass",
     "encrypt": "planned: running a model on encrypted data",
     "private": "planned: training with differential privacy",
     "rl": "planned: completing reinforcement-learning agents (Atari, MinAtar)",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import typer
 
+from modelkeep.cli.govern_advise import advise
 from modelkeep.cli.govern_consent import approve, pending, restore, withdraw
 from modelkeep.cli.govern_demo import demo
 from modelkeep.cli.govern_draft import draft, material
@@ -24,6 +25,7 @@ app = typer.Typer(
 EXAMPLES: dict[Callable[..., None], str] = {
     demo: "demo --data digits",
     init: "init alice",
+    advise: "advise model.safetensors --data mnist",
     material: "material mine.npz",
     draft: "draft agreement.json --party alice.party.json --party bob.party.json --address alice=192.0.2.1:7401 "
     "--address bob=192.0.2.2:7401 --model small_cnn --cut conv1_pool --holders alice,bob --data mnist --epochs 3",
