@@ -212,6 +212,8 @@ class Play:
                     self._advance(value)
                 elif kind == "trained":
                     self._trained = value
+                elif kind == "told":
+                    self._tell(f"{name} says: {value}")
                 elif kind == "did":
                     self._note(f"{name}: {value}")
                 elif kind == "failed" and party.leads:
@@ -256,7 +258,10 @@ class Play:
 
     def _note(self, fault: str) -> None:
         self._last_fault = fault
-        self._say(f"{time.monotonic() - self._moved:5.1f} s after update {self._step}, {fault}")
+        self._tell(fault)
+
+    def _tell(self, text: str) -> None:
+        self._say(f"{time.monotonic() - self._moved:5.1f} s after update {self._step}, {text}")
 
     def _give_up(self, problem: str) -> None:
         """Let all say where they are (in their logs)."""

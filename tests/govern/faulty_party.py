@@ -34,7 +34,7 @@ from modelkeep.govern.wire.message import Message
 
 # Importing torch takes seconds: one process does it once, and every party is forked from that one.
 _FORK = multiprocessing.get_context("forkserver")
-_FORK.set_forkserver_preload(["modelkeep.govern.runs", "modelkeep.govern.serving", "sklearn.datasets", "torch.fx"])
+_FORK.set_forkserver_preload(["modelkeep.govern.runs", "modelkeep.govern.serving", "sklearn.datasets", "torch._dynamo"])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,50 @@ from govern.chaos import KINDS, Fault, Signal, Stage, drawn
 from govern.faulty_party import Order
 from govern.proxy import Damage
 
-UPDATES = 12
+UPDATES = 30
+LAST = UPDATES - 3
+
+# One training for each list; within it the moments come one after another.
+MOMENTS: dict[str, list[tuple[str, Order | Damage | Signal]]] = {
+    "phase one: everybody computes, and prepares": [
+        ("bob", Order("drop", "answer")),  # a consent is lost
+        ("alice", Order("twice", "ask")),
+        ("alice", Order("drop", "begin")),
+        ("alice", Order("twice", "begin")),
+        ("alice", Order("drop", "activations", skip=1)),
+        ("alice", Order("twice", "activations")),
+        ("bob", Order("twice", "gradients")),
+        ("bob", Order("late", "gradients", seconds=0.2)),  # those of the next micro-batch overtake them
+        ("bob", Damage("cut", least=1000)),  # the connection breaks in the middle of a tensor
+        ("bob", Damage("flip", least=1000)),
+        ("bob", Order("die before", "gradients")),
+        ("alice", Order("die after", "activations")),
+    ],
+    "between the phases: some have prepared, nobody has committed": [
+        ("bob", Order("drop", "prepared")),
+        ("bob", Order("twice", "prepared")),
+        ("bob", Order("late", "prepared", seconds=0.5)),
+        ("bob", Order("die before", "prepared")),
+        ("bob", Order("die after", "prepared")),
+        ("bob", Order("full", seconds=0.3)),
+        ("alice", Order("full", seconds=0.3)),
+        ("bob", Signal("pause", 0.5)),
+    ],
+    "phase two: the leader has committed, the others have not": [
+        ("alice", Order("drop", "commit")),
+        ("alice", Order("twice", "commit")),
+        ("alice", Order("late", "commit", seconds=0.3)),  # the next pass overtakes it
+        ("alice", Order("die before", "commit")),
+        ("alice", Order("die after", "commit")),
+        ("bob", Order("die writing")),  # in the middle of a checkpoint
+        ("alice", Order("die writing")),
+    ],
+}
+AT_THE_END = {
+    "the last commit is lost": Order("drop", "commit", skip=2),
+    "the leader dies before it tells the last commit": Order("die before", "commit", skip=2),
+    "the leader dies while it ends the session": Order("die after", "close"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -20,46 +63,17 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     return Stage(root, parties=2, updates=UPDATES, every=4)
 
 
-MOMENTS = {
-    # Phase one: everybody computes and prepares.
-    "a consent is lost": Fault(3, "bob", Order("drop", "answer")),
-    "a question for consent is lost": Fault(3, "alice", Order("drop", "ask")),
-    "a beginning is lost": Fault(3, "alice", Order("drop", "begin")),
-    "a beginning comes twice": Fault(3, "alice", Order("twice", "begin")),
-    "activations are lost": Fault(3, "alice", Order("drop", "activations")),
-    "activations come twice": Fault(3, "alice", Order("twice", "activations")),
-    "gradients come twice": Fault(3, "bob", Order("twice", "gradients")),
-    "gradients overtake each other": Fault(3, "bob", Order("late", "gradients", seconds=0.2)),
-    "a tensor breaks off in the middle": Fault(3, "bob", Damage("cut", least=1000)),
-    "a tensor is damaged": Fault(3, "bob", Damage("flip", least=1000)),
-    "who serves dies with activations unanswered": Fault(3, "bob", Order("die before", "gradients")),
-    "who leads dies in the middle of its activations": Fault(3, "alice", Order("die after", "activations")),
-    # Between the phases.
-    "a preparation is not told": Fault(3, "bob", Order("drop", "prepared")),
-    "a preparation is told twice": Fault(3, "bob", Order("twice", "prepared")),
-    "who serves dies before it tells that it has prepared": Fault(3, "bob", Order("die before", "prepared")),
-    "who serves dies after it has told": Fault(3, "bob", Order("die after", "prepared")),
-    # Phase two: the leader has committed, the others have not.
-    "a commit is lost": Fault(3, "alice", Order("drop", "commit")),
-    "a commit comes twice": Fault(3, "alice", Order("twice", "commit")),
-    "a commit is overtaken by the next pass": Fault(3, "alice", Order("late", "commit", seconds=0.3)),
-    "who leads dies after its own commit": Fault(3, "alice", Order("die before", "commit")),
-    "who leads dies after it has told the commit": Fault(3, "alice", Order("die after", "commit")),
-    "who leads dies before it tells the last commit": Fault(UPDATES - 3, "alice", Order("die before", "commit", 2)),
-    # Checkpoints, the disk, and the end.
-    "who serves dies in the middle of a checkpoint": Fault(3, "bob", Order("die writing")),
-    "who leads dies in the middle of a checkpoint": Fault(3, "alice", Order("die writing")),
-    "the disk of who serves is full": Fault(3, "bob", Order("full", seconds=0.3)),
-    "the disk of who leads is full": Fault(3, "alice", Order("full", seconds=0.3)),
-    "the last answer is lost": Fault(0, "alice", Order("drop", "close")),
-    "a recovery is disturbed": Fault(0, "bob", Order("drop", "answer")),
-    "who serves pauses": Fault(3, "bob", Signal("pause", 0.5)),
-}
+@pytest.mark.parametrize("phase", MOMENTS)
+def test_a_fault_at_any_moment_of_a_pass_changes_nothing(stage: Stage, phase: str) -> None:
+    moments = MOMENTS[phase]
+    told = stage.play([Fault(2 + 2 * i, party, what) for i, (party, what) in enumerate(moments)])
+    assert told.problems == []
+    assert sum(told.faults.values()) == len(moments)
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_a_fault_at_this_moment_changes_nothing(stage: Stage, moment: str) -> None:
-    told = stage.play([MOMENTS[moment]])
+@pytest.mark.parametrize("moment", AT_THE_END)
+def test_a_fault_at_the_end_of_the_training_changes_nothing(stage: Stage, moment: str) -> None:
+    told = stage.play([Fault(LAST, "alice", AT_THE_END[moment])])
     assert told.problems == []
     assert sum(told.faults.values()) == 1
 

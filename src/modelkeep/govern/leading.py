@@ -88,7 +88,7 @@ class Leader:
         party = self.party
         party.keep()
         party.ledger.sync()
-        told = self._ask_all("close", {})
+        told = self._ask_all("close", {"step": party.holding.step, "committed": party.ledger.committed})
         self._open = False
         party.session = party.leader = ""
         found = {name: str(message.header.get("fingerprint")) for name, message in told.items()}

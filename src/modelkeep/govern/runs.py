@@ -78,12 +78,15 @@ def train(leader: Leader, *, updates: int | None = None) -> Trained:
     ):
         leader.meet()
         task.advance(party.holding.step)
-        while party.holding.step < until and not interrupted():
-            found = leader.run("train", make)
-            losses[party.holding.step] = found["loss"]
-            task.advance(party.holding.step - task.done, f"loss {found['loss']:.4g}")
-        sent, received = party.links.bytes
-        parts = leader.close()
+        while True:
+            while party.holding.step < until and not interrupted():
+                found = leader.run("train", make)
+                losses[party.holding.step] = found["loss"]
+                task.advance(party.holding.step - task.done, f"loss {found['loss']:.4g}")
+            sent, received = party.links.bytes
+            parts = leader.close()
+            if party.holding.step >= until or interrupted():  # else a fault at the very end has taken all back
+                break
         return Trained(
             provenance=provenance(),
             leader=party.name,

@@ -103,11 +103,21 @@ def _answer(party: Party, connection: Connection, message: Message) -> dict[str,
     elif message.kind == "rewind":
         party.stand_at(number_in(message, "step"))
     else:
+        _require_end(party, number_in(message, "step"), number_in(message, "committed"))
         party.give_up()
         party.keep()
         party.ledger.sync()
         party.session = party.leader = ""
     return {"fingerprint": party.holding.fingerprint()} if message.kind == "close" else {}
+
+
+def _require_end(party: Party, step: int, committed: int) -> None:
+    """Refuse to end a session where the leader is; the last commit may have been lost."""
+    if (party.standing, party.ledger.committed) != (step, committed):
+        raise PartyUnavailable(
+            f"'{party.name}' stands after {party.standing} updates and {party.ledger.committed} passes, and the leader "
+            f"after {step} and {committed}. The session must be opened again before it can end."
+        )
 
 
 def _open(party: Party, connection: Connection, message: Message) -> dict[str, object]:
