@@ -36,7 +36,7 @@ def drawn(advice: Advice) -> Figure:
     totals = [cut.costs.bytes_forward + cut.costs.bytes_backward for cut in cuts]
     crosses.barh(lines, totals, height=0.55, color=plots.PALETTE[2], alpha=0.85)
     cost.barh(lines, [cut.overhead for cut in cuts], height=0.55, color=plots.PALETTE[3], alpha=0.85)
-    cost.axvline(advice.most_overhead, color=plots.MUTED, lw=1, ls="--")
+    cost.axvline(advice.most_overhead, color=plots.MUTED, lw=1, ls="--", zorder=1)
     for line, (total, cut) in enumerate(zip(totals, cuts, strict=True)):
         _label(crosses, total, line, f"{total:,}")
         _label(cost, cut.overhead, line, f"{cut.overhead:.2f}×")
