@@ -56,6 +56,7 @@ from modelkeep.explain import (
     visualise,
 )
 from modelkeep.extract import Attack, Guarded, Knockoff, PartialBayes, extract
+from modelkeep.govern.exposure import infer_labels, invert
 from modelkeep.guard.defences import ModelGuardS
 from modelkeep.harden import BitDepth, Detector, evade, feature_squeezing, judge, score
 from modelkeep.training import Recipe
@@ -129,11 +130,19 @@ METHODS: dict[str, Method] = {
     ),
     "lipschitz below": lambda m, d, seed: lipschitz_below(m, d, local_radius=0.1, steps=3, seed=seed),
 }
-# These write the network down, so torch.fx must be able to follow it. They draw nothing.
+# These write the network down or split it, so torch.fx must be able to follow it.
 TRACED_METHODS: dict[str, Method] = {
     "certify": lambda m, d, seed: certify(m, d, 0.1, guarantee=RelaxedTopK(2)),
     "certify, linf": lambda m, d, seed: certify(m, d, 0.01, "linf"),
     "named sets": lambda m, d, seed: named_sets(m, RelaxedTopK(2), 0.1, d),
+    "invert": lambda m, d, seed: invert(m, d, slice="hidden", steps=3, seed=seed),
+    "invert, decoder": lambda m, d, seed: invert(
+        m, d, slice="rectifier", attacker="decoder", recipe=Recipe(steps=3), seed=seed
+    ),
+    "infer labels": lambda m, d, seed: infer_labels(m, d, slice="hidden", seed=seed),
+    "infer labels, surrogate": lambda m, d, seed: infer_labels(
+        m, d, slice="hidden", attack="surrogate", known=0, seed=seed
+    ),
 }
 # These are defined for two classes.
 BINARY_METHODS: dict[str, Method] = {
