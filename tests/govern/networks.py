@@ -21,6 +21,12 @@ def pictures() -> Data:
 
 
 @cache
+def many() -> Data:
+    """All digits to train with."""
+    return datasets.load("digits", "train")
+
+
+@cache
 def sequences() -> Data:
     """Noise, whose class is the channel with the largest sum."""
     x = torch.randn(96, *STEPS, generator=torch.Generator().manual_seed(1))

@@ -84,6 +84,23 @@ def test_a_pass_that_takes_another_ones_place_counts_in_its_place(bob: Party) ->
         consenting.decide(a_pass(1, data="f" * 64))
 
 
+def test_passes_that_broke_off_count_unless_they_are_made_again(bob: Party) -> None:
+    consenting = bob.by(Policy(most={"infer": 3, "train": 1}))
+    for data in "abc":  # each has begun, and then its leader let it break off
+        consenting.decide(a_pass(0, "infer", data=data * 64))
+        bob.log(a_pass(0, "infer", data=data * 64), commit=False)
+        consenting.broke_off(a_pass(0, "infer", data=data * 64))
+    with pytest.raises(ConsentRefused, match="3 passes to infer were made, and 3 are allowed"):
+        consenting.decide(a_pass(0, "infer", data="d" * 64))
+    consenting.decide(a_pass(0, "infer", data="b" * 64))  # again, after the others
+    bob.log(a_pass(0, "infer", data="b" * 64))
+    assert not allows(bob.by(Policy(most={"infer": 3})).decide, a_pass(1, "infer"))  # in another process too
+    assert allows(bob.by(Policy(most={"infer": 4})).decide, a_pass(1, "infer"))
+    consenting.broke_off(a_pass(1))
+    bob.log(a_pass(1, "evaluate"))
+    consenting.decide(a_pass(2))  # the same step of the training, under another number
+
+
 def test_passes_under_way_are_waited_for_at_the_limit(bob: Party) -> None:
     consenting = bob.by(Policy(most={"train": 2}))
     consenting.decide(a_pass(0))

@@ -207,6 +207,7 @@ def test_pass_that_broke_off_cannot_be_made_again_with_other_inputs(victim: Vict
         intruder.begin(of)
         intruder.activations(of, crossing(5) + 1, wants=[False])
         assert "sent other activations than before" in intruder.trouble()
+        assert f"{of} broke off after 1 messages had come and 1 had left." in victim.events()
 
 
 # ---- what crosses

@@ -249,7 +249,12 @@ class Party:
             self._pass_back(number, part, passage.backward(number, part, load))
 
     def give_up(self) -> None:
-        """Forget a pass that cannot be finished."""
+        """Forget a pass that cannot be finished, but not that it had begun."""
+        if self.passage is not None:
+            with suppress(GovernError):  # a disk that is full, or a file that was taken away: then nobody consents
+                self.consenting.broke_off(self.passage.of)
+            came, left = self.scribe.crossed
+            self.note("given up", f"{self.passage.of} broke off after {came} messages had come and {left} had left.")
         self.passage = self.prepared = None
         self._early.clear()
         self._past.clear()

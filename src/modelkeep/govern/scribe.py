@@ -58,6 +58,11 @@ class Scribe:
             )
         self._received.append(coming)
 
+    @property
+    def crossed(self) -> tuple[int, int]:
+        """How many messages with tensors have come in this pass, and how many have left."""
+        return len(self._received), len(self._sent)
+
     def finish(self) -> Future[Entry]:
         """Prepare the pass's entry in the ledger."""
         assert self._of is not None

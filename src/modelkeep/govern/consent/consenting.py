@@ -115,6 +115,15 @@ class Consenting:
                 f"refuses {of} and all others until it says: modelkeep govern restore"
             )
 
+    def broke_off(self, of: Pass) -> None:
+        """Count a pass that began, in which something has crossed, though another may take its place in the ledger.
+
+        Otherwise somebody could ask for one after another and let each break off, however few are allowed. A pass of
+        the training is made again, under whatever number: its inputs follow from its step.
+        """
+        if of.purpose != "train" and any(of.purpose in policy.most for policy in self._policies):
+            self._state.break_off(of)
+
     def _note(self) -> None:
         """Copy what a person has changed into the ledger's events; one that is killed in between copies it again."""
         with self._noting:
@@ -136,6 +145,7 @@ class Consenting:
     def _count(self, of: Pass, most: int, replaced: list[Pass]) -> None:
         """Refuse what is over the limit. Passes under way, not in the ledger yet, might all be for this purpose."""
         count = self._ledger.passes(of.purpose) - sum(one.purpose == of.purpose for one in replaced)
+        count += sum(one.purpose == of.purpose and self._is_lost(one, of) for one in self._state.broken())
         if count >= most:
             raise ConsentRefused(
                 f"No consent to {of}: {count} passes to {of.purpose} were made, and {most} are allowed under this "
@@ -147,6 +157,13 @@ class Consenting:
                 f"No consent to {of} yet: {count} passes to {of.purpose} were made, {most} are allowed, and "
                 f"{under_way} before it are not recorded yet. Ask again when they are."
             )
+
+    def _is_lost(self, broken: Pass, of: Pass) -> bool:
+        """Whether a pass that broke off was not made again, and is in the ledger neither now nor after `of`."""
+        if broken == of:
+            return False
+        before = broken.number < min(of.number, self._ledger.length)
+        return not before or self._ledger.entry(broken.number).of != broken
 
     def _approve(self, of: Pass, policy: Policy) -> None:
         if policy.command is not None:

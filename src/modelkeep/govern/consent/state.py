@@ -27,6 +27,8 @@ CREATE TABLE waiting (number INTEGER PRIMARY KEY, pass TEXT NOT NULL, asked REAL
 CREATE TABLE granted (
     number INTEGER NOT NULL, digest TEXT NOT NULL, approver TEXT NOT NULL, PRIMARY KEY (number, digest, approver)
 ) WITHOUT ROWID;
+-- Passes that broke off after they had begun. They are in no ledger where others have taken their numbers.
+CREATE TABLE broken (digest TEXT PRIMARY KEY, pass TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE rates (name TEXT PRIMARY KEY, due REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE changes (id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL)
 """
@@ -166,6 +168,16 @@ class ConsentState:
             if wait or _grant(db, of, name):
                 db.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (name, due))
         return wait
+
+    def break_off(self, of: Pass) -> None:
+        """Remember a pass that broke off, once."""
+        with self._file.changing() as db:
+            db.execute("INSERT OR IGNORE INTO broken VALUES (?, ?)", (of.digest, json.dumps(asdict(of))))
+
+    def broken(self) -> list[Pass]:
+        """The passes that broke off, whether or not they were made again."""
+        with self._file.reading() as db:
+            return [read_pass(json.loads(text)) for (text,) in db.execute("SELECT pass FROM broken")]
 
     def granted(self, of: Pass, approver: str) -> bool:
         """Whether the approver has granted this very pass before."""
