@@ -26,7 +26,7 @@ from modelkeep.errors import GovernError
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.leading import Leader
 from modelkeep.govern.party import Party
-from modelkeep.govern.runs import train
+from modelkeep.govern.runs import evaluate, train
 from modelkeep.govern.serving import serve
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
@@ -104,7 +104,7 @@ class Faulty:
 
 
 def _main(folder: Path, port: int, leads: bool, n: int, pipe: Pipe) -> None:
-    """The process: serves until it is killed, or leads the training to its end."""
+    """The process: serves until it is killed, or leads the training to its end and then judges the model."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -114,12 +114,15 @@ def _main(folder: Path, port: int, leads: bool, n: int, pipe: Pipe) -> None:
     faults = _Faults(pipe)
     _listen_at(port)
     try:
-        with Party(Folder(folder), data=[digits(n)]) as party:
+        data = digits(n)
+        with Party(Folder(folder), data=[data]) as party:
             faults.say("ready", "")
             if leads:
+                leader = Leader(party, patience=120.0, tell=lambda text: faults.say("told", text))
                 with progress.watched(faults):
-                    found = train(Leader(party, patience=120.0, tell=lambda text: faults.say("told", text)))
-                faults.say("trained", found.parts)
+                    train(leader)
+                judged = evaluate(leader, data, batch=n // 3)
+                faults.say("over", (judged.accuracy.value, judged.loss))
             else:
                 serve(party, threading.Event())
     except GovernError as error:
@@ -219,7 +222,7 @@ class _Faults:
 
     def _fill(self, order: Order) -> None:
         """Let no file grow for a while."""
-        most = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, most[1]))
-        threading.Timer(order.seconds, resource.setrlimit, (resource.RLIMIT_FSIZE, most)).start()
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, most))
+        threading.Timer(order.seconds, resource.setrlimit, (resource.RLIMIT_FSIZE, (most, most))).start()
         self.say("did", order)

@@ -50,9 +50,11 @@ MOMENTS: dict[str, list[tuple[str, Order | Damage | Signal]]] = {
     ],
 }
 AT_THE_END = {
-    "the last commit is lost": Order("drop", "commit", skip=2),
-    "the leader dies before it tells the last commit": Order("die before", "commit", skip=2),
-    "the leader dies while it ends the session": Order("die after", "close"),
+    "the last commit is lost": ("alice", Order("drop", "commit", skip=2)),
+    "the leader dies before it tells the last commit": ("alice", Order("die before", "commit", skip=2)),
+    "the leader dies while it ends the session": ("alice", Order("die after", "close")),
+    "a commit is lost in the evaluation": ("alice", Order("drop", "commit", skip=4)),
+    "a party dies in the evaluation": ("bob", Order("die before", "prepared", skip=4)),
 }
 
 
@@ -72,8 +74,8 @@ def test_a_fault_at_any_moment_of_a_pass_changes_nothing(stage: Stage, phase: st
 
 
 @pytest.mark.parametrize("moment", AT_THE_END)
-def test_a_fault_at_the_end_of_the_training_changes_nothing(stage: Stage, moment: str) -> None:
-    told = stage.play([Fault(LAST, "alice", AT_THE_END[moment])])
+def test_a_fault_at_the_end_changes_nothing(stage: Stage, moment: str) -> None:
+    told = stage.play([Fault(LAST, *AT_THE_END[moment])])
     assert told.problems == []
     assert sum(told.faults.values()) == 1
 

@@ -35,6 +35,9 @@ class Leader:
         self.others = [member.name for member in party.agreement.parties if member.name != party.name]
         self.recoveries = 0
         self._open = False
+        self._trouble_since: float | None = None
+        self._wait = 0.1
+        self._reached = 0
         self._recorded: dict[int, Pass] = {}
         self._asked: dict[str, list[tuple[str, Future[Message]]]] = {}
 
@@ -44,37 +47,39 @@ class Leader:
 
     def _going(self, work: Callable[[], T]) -> T:
         """Do the work in an open session; after a fault, open it again and do the work again."""
-        trouble_since: float | None = None
-        wait = 0.1
         while True:
             try:
                 if not self._open:
                     self._begin_session()
-                return work()
+                found = work()
+                if self.party.ledger.committed > self._reached:  # what runs again is no progress yet
+                    self._trouble_since = None
+                return found
             except ConsentRefused as error:
                 self._end_pass(error)
                 raise
             except PartyUnavailable as error:
-                self._break_off(error, again=trouble_since is not None)
-                now = time.monotonic()
-                trouble_since = trouble_since or now
-                if now - trouble_since > self.patience:
+                if time.monotonic() - self._break_off(error) > self.patience:
+                    self._trouble_since = None
                     raise PartyUnavailable(f"Tried again for {self.patience:g} seconds. {error}") from error
                 self._tell(str(error))
-                time.sleep(wait)
-                wait = min(2 * wait, 1.0)
+                time.sleep(self._wait)
+                self._wait = min(2 * self._wait, 1.0)
             except GovernError as error:
                 self._end_pass(error)
                 self._open = False
                 raise
 
-    def _break_off(self, error: PartyUnavailable, *, again: bool = False) -> None:
-        """After a fault: the session is opened anew. Trying that `again` is no fault of its own."""
+    def _break_off(self, error: PartyUnavailable) -> float:
+        """After a fault: the session is opened anew. Since when nothing new was committed."""
         self._end_pass(error)
         self._open = False
-        if not again:
+        if self._trouble_since is None:
+            self._trouble_since, self._wait = time.monotonic(), 0.1
+            self._reached = self.party.ledger.committed
             self.recoveries += 1
             self.party.note("recovering", str(error))
+        return self._trouble_since
 
     def meet(self) -> None:
         """Open a session, if none is open."""
@@ -90,6 +95,7 @@ class Leader:
         party.ledger.sync()
         told = self._ask_all("close", {"step": party.holding.step, "committed": party.ledger.committed})
         self._open = False
+        self._trouble_since = None
         party.session = party.leader = ""
         found = {name: str(message.header.get("fingerprint")) for name, message in told.items()}
         return {party.name: party.holding.fingerprint(), **found}

@@ -27,7 +27,7 @@ def serve(party: Party, stop: threading.Event) -> None:
         entry.add_done_callback(lambda done: _tell(party, leader, session, passage, done))
 
     party.on_prepared = tell
-    party.ledger.event("serving", f"'{party.name}' serves at {party.links.address}.")
+    party.note("serving", f"'{party.name}' serves at {party.links.address}.")
     silent = 0.0
     while not stop.is_set():
         came = party.links.came(_LOOK_UP)
