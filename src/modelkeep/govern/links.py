@@ -63,13 +63,15 @@ class Links:
     def dial(self, name: str, timeout: float) -> Connection:
         """A new connection to a party, by which it is spoken to from now on."""
         connection = self._endpoint.connect(name, self._agreement.member(name).address, timeout)
-        self.speak_by(connection)
         self._read_on(connection)
+        self.speak_by(connection)
         return connection
 
     def speak_by(self, connection: Connection) -> None:
-        """Speak to a party by this connection; an older one is closed."""
+        """Speak to a party by this connection, unless it is lost already; an older one is closed."""
         with self._lock:
+            if connection not in self._all:
+                return
             old = self._open.get(connection.peer)
             self._open[connection.peer] = connection
         if old is not None and old is not connection:

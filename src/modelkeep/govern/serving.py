@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import Future
 from contextlib import suppress
 
-from modelkeep.errors import GovernError, PartyUnavailable
+from modelkeep.errors import GovernError, PartyUnavailable, WireError
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.links import answer, number_in, refusal, refuse
 from modelkeep.govern.party import Party, consents_of, pass_of
@@ -95,7 +95,7 @@ def _answer(party: Party, connection: Connection, message: Message) -> dict[str,
     if message.kind == "open":
         return _open(party, connection, message)
     if connection.peer != party.leader or message.header.get("session") != party.session:
-        raise GovernError(f"'{connection.peer}' does not lead this session.")
+        raise WireError(f"'{connection.peer}' does not lead this session.")
     if message.kind == "settle":
         committed = min(number_in(message, "committed"), party.ledger.length)
         if committed:
