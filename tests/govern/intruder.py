@@ -22,15 +22,15 @@ from modelkeep.govern.wire.message import Message
 
 
 class Intruder:
-    """Speaks to `bob` as the member called `name`."""
+    """Speaks to `victim` as the member called `name`."""
 
-    def __init__(self, split: Meeting, name: str = "alice") -> None:
+    def __init__(self, split: Meeting, name: str, victim: str) -> None:
         agreement = split.agreement
         self.split, self.name, self.agreement = split, name, agreement
         self.identity = Identity.at(split.folders[name].path, name)
         members = {party.name: party.certificate for party in agreement.parties}
         endpoint = Endpoint(self.identity, members, wire=agreement.wire, on_refused=lambda text: None)
-        self.connection: Connection = endpoint.connect("bob", agreement.member("bob").address, 20.0)
+        self.connection: Connection = endpoint.connect(victim, agreement.member(victim).address, 20.0)
         self.session = token_hex(8)
         self._questions = count()
 
@@ -106,9 +106,9 @@ class Intruder:
 
 
 @contextmanager
-def intruding(split: Meeting, name: str = "alice") -> Iterator[Intruder]:
+def intruding(split: Meeting, name: str = "alice", victim: str = "bob") -> Iterator[Intruder]:
     """An intruder who is gone afterwards."""
-    intruder = Intruder(split, name)
+    intruder = Intruder(split, name, victim)
     try:
         yield intruder
     finally:

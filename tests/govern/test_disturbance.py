@@ -28,7 +28,12 @@ from modelkeep.govern.wire.message import Message
 def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Path, hosts: dict[str, Host]) -> None:
     holders = ["alice", "bob", "carol"]
     split = meeting(tmp_path, hosts, "govern.networks:digit_network", "pictures", ["2", "5"], holders, "alice")
-    with split.up(), split.alice() as leader, intruding(split, "carol") as intruder:
+    with (
+        split.up(),
+        split.alice() as leader,
+        intruding(split, "carol") as intruder,
+        intruding(split, "carol", "alice") as at_alice,
+    ):
         run = leader.run
 
         def disturbed(purpose: Purpose, make: Callable[[int, int], Pass]) -> dict[str, float]:
@@ -44,10 +49,16 @@ def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Pa
                 intruder.activations(of, crossing(of.rows))  # which only Alice may send
                 intruder.say("commit", {"number": of.number})
                 assert intruder.ask("ask", {"pass": asdict(of)}).kind == "refusal"
+                at_alice.say("open", {"question": 5, "agreement": split.agreement.fingerprint})
+                for _ in range(3):
+                    with intruding(split, "carol", "alice") as stray:  # a connection that comes and goes
+                        stray.say("prepared", {"number": of.number})
             return run(purpose, make)
 
         leader.run = disturbed  # type: ignore[method-assign]
         assert train(leader).recoveries == 0
+        refused = at_alice.hear()
+        assert (refused.kind, refused.header["reason"]) == ("refusal", "'alice' leads a session itself.")
     assert same_bits(split.weights(), split.alone())
     told = [event.text for event in open_reading(split.folders["bob"].ledger).events()]
     assert sum("'carol' says 'abort', but does not lead this session" in text for text in told) == 1

@@ -103,6 +103,8 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "answers for another": ({"purpose": "infer", "sink": "bob", "labels": ""}, "go to whoever asks"),
     "a stranger's answers": ({"purpose": "infer", "sink": "mallory", "labels": ""}, "a party takes the outputs"),
     "in another's name": ({"asker": "bob"}, "the session is led by 'alice'"),
+    "data by another name": ({"purpose": "infer", "data": "x" * 10_000, "labels": ""}, "fingerprints"),
+    "labels by another name": ({"purpose": "evaluate", "labels": "mine"}, "fingerprints"),
     "another agreement": ({"agreement": "a" * 64}, "under another agreement"),
     "a negative number": ({"number": -1}, "out of turn"),
     "a number far ahead": ({"number": 10**6}, "out of turn"),

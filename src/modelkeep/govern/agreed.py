@@ -7,6 +7,7 @@ from math import ceil
 from modelkeep.errors import ConsentRefused
 from modelkeep.govern.agreement import Agreement
 from modelkeep.govern.passes import Pass
+from modelkeep.govern.terms import SHA256
 
 MOST_ROWS = 2**20  # of one pass; so that a number somebody made up takes no memory worth speaking of
 LAST_ROW = 2**53  # of any data set
@@ -22,6 +23,8 @@ def require_agreed(of: Pass, agreement: Agreement) -> None:
     names = [party.name for party in agreement.parties]
     if of.asker not in names or of.source != of.asker or of.sink not in names:
         raise _refused(of, "whoever asks brings the inputs, and a party takes the outputs")
+    if not SHA256.fullmatch(of.data) or not SHA256.fullmatch(of.labels or of.data):
+        raise _refused(of, "data and labels are named by their fingerprints, a SHA-256 each")
     if of.purpose == "train":
         _require_step(of, agreement)
     elif not (1 <= of.rows <= MOST_ROWS and 0 <= of.first <= LAST_ROW and of.parts == 1):

@@ -11,9 +11,10 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
-from modelkeep.govern.links import number_in, refusal, refused
+from modelkeep.govern.links import number_in, refusal, refuse, refused
 from modelkeep.govern.party import Party
 from modelkeep.govern.passes import Consent, Pass, Purpose, read_consent
+from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 
 T = TypeVar("T")
@@ -186,9 +187,10 @@ class Leader:
             raise PartyUnavailable(f"Nothing came in {of} for {party.agreement.wire.deadline:g} seconds.")
         connection, message = came
         if isinstance(message, GovernError):
-            raise PartyUnavailable(str(message))
-        if message.header.get("session") != party.session:
-            party.note_refused(f"'{connection.peer}' says '{message.kind}' of another session than this one.")
+            if party.links.to(connection.peer) is None:  # not one that was closed for a better one, or a stray one
+                raise PartyUnavailable(str(message))
+        elif message.header.get("session") != party.session:
+            self._turn_away(connection, message, "of another session than this one")
         elif message.kind == "prepared" and message.header.get("number") == of.number:
             missing.discard(connection.peer)
             if connection.peer == of.sink:
@@ -200,7 +202,14 @@ class Leader:
         elif message.kind == "link":
             party.links.speak_by(connection)
         else:
-            party.note_refused(f"'{connection.peer}' says '{message.kind}' in {of}, which is not its turn.")
+            self._turn_away(connection, message, f"in {of}, which is not its turn")
+
+    def _turn_away(self, connection: Connection, message: Message, why: str) -> None:
+        """Do not look at a message; whoever waits for an answer to it is told so."""
+        self.party.note_refused(f"'{connection.peer}' says '{message.kind}' {why}.")
+        if "question" in message.header:
+            with suppress(PartyUnavailable):
+                refuse(connection, message, PartyUnavailable(f"'{self.party.name}' leads a session itself."))
 
     def _consents(self, of: Pass) -> list[Consent]:
         """Everybody's consent, waited for where somebody has not decided yet."""

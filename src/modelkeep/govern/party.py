@@ -267,6 +267,7 @@ class Party:
             return  # it was told before
         if passage is None or passage.of.number != number or prepared is None or not prepared.done():
             raise WireError(f"Pass {number} cannot be committed: '{self.name}' has not prepared it in this session.")
+        prepared.result()  # it may have failed, with the entry of another attempt still there
         self.ledger.commit(number)
         self._past.append(passage.of.digest)
         self.passage = None
