@@ -227,9 +227,11 @@ def test_each_command_teaches_by_an_example(modelkeep: Run, verb: str) -> None:
     assert f"Example: modelkeep govern {verb}" in " ".join(ran.out.split())
 
 
-def test_a_folder_without_an_agreement_cannot_start(modelkeep: Run) -> None:
+def test_a_folder_without_an_agreement_cannot_start_and_ctrl_c_stays_as_it_was(modelkeep: Run) -> None:
+    before = signal.getsignal(signal.SIGINT)
     modelkeep("govern", "init", "alice")
     for verb in ("serve", "status"):
         ran = modelkeep("govern", verb, "alice")
         assert ran.code == 1
         assert "agreement" in ran.err
+    assert signal.getsignal(signal.SIGINT) is before

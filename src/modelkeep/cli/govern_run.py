@@ -6,7 +6,10 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,10 +50,7 @@ def serve(
     """
     from modelkeep.govern.serving import serve as take_part
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    with _party(folder, device) as party:
+    with _stopped_by_signals() as stop, _party(folder, device) as party:
         for source in data or []:
             for part in _parts(source):
                 party.bring(_opened(source, party, label, part))
@@ -136,6 +136,25 @@ def infer(
         return
     typer.echo(f"{len(x):,} answers: " + ", ".join(f"{name}: {count:,}" for name, count in counts.items()))
     typer.echo(f"They are in {out}.")
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """Set by the first Ctrl-C or SIGTERM; a second one is not held back."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    try:
+        for number in before:
+            signal.signal(number, end)
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _party(folder: Path, device: str) -> Party:

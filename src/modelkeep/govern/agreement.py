@@ -202,6 +202,7 @@ class Agreement:
             rows.append((f"policy of {name}", json.dumps(policy)))
         length = f"{self.recipe.epochs} epoch(s)" if self.recipe.steps is None else f"{self.recipe.steps} step(s)"
         rows.append(("training", f"{length} of {self.data.rows:,} rows, {self.objective}, seed {self.seed}"))
+        rows.append(("recipe", json.dumps(self.recipe.to_json())))
         rows.append(("wire", f"{self.wire.dtype}, compression: {self.wire.compression}"))
         rows.append(("fingerprint", self.fingerprint))
         return rows
