@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from govern.intruder import crossing, intruding
+from govern.intruder import Intruder, crossing, intruding
 from govern.meeting import Meeting, meeting, same_bits
 from govern.parties import Host
 from modelkeep.errors import ConsentPending, GovernError, PartyUnavailable
@@ -28,12 +28,8 @@ from modelkeep.govern.wire.message import Message
 def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Path, hosts: dict[str, Host]) -> None:
     holders = ["alice", "bob", "carol"]
     split = meeting(tmp_path, hosts, "govern.networks:digit_network", "pictures", ["2", "5"], holders, "alice")
-    with (
-        split.up(),
-        split.alice() as leader,
-        intruding(split, "carol") as intruder,
-        intruding(split, "carol", "alice") as at_alice,
-    ):
+    with split.up(), split.alice() as leader, intruding(split, "carol") as intruder, ExitStack() as stack:
+        waiting: list[Intruder] = []
         run = leader.run
 
         def disturbed(purpose: Purpose, make: Callable[[int, int], Pass]) -> dict[str, float]:
@@ -49,7 +45,8 @@ def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Pa
                 intruder.activations(of, crossing(of.rows))  # which only Alice may send
                 intruder.say("commit", {"number": of.number})
                 assert intruder.ask("ask", {"pass": asdict(of)}).kind == "refusal"
-                at_alice.say("open", {"question": 5, "agreement": split.agreement.fingerprint})
+                waiting.append(stack.enter_context(intruding(split, "carol", "alice")))
+                waiting[0].say("open", {"question": 5, "agreement": split.agreement.fingerprint})
                 for _ in range(3):
                     with intruding(split, "carol", "alice") as stray:  # a connection that comes and goes
                         stray.say("prepared", {"number": of.number})
@@ -57,7 +54,7 @@ def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Pa
 
         leader.run = disturbed  # type: ignore[method-assign]
         assert train(leader).recoveries == 0
-        refused = at_alice.hear()
+        refused = waiting[0].hear()
         assert (refused.kind, refused.header["reason"]) == ("refusal", "'alice' leads a session itself.")
     assert same_bits(split.weights(), split.alone())
     told = [event.text for event in open_reading(split.folders["bob"].ledger).events()]

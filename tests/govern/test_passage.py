@@ -97,17 +97,17 @@ def test_each_message_is_due_once(split: Meeting) -> None:
     of = a_pass(split)
     held = holdings(split)
     alice, bob = begin(split, of, held["alice"]), begin(split, of, held["bob"])
-    assert not alice.due("gradients", 0, 1)
+    assert not alice.due("bob", "gradients", 0, 1)
     first = alice.forward(0, 1)
     assert first is not None
-    assert alice.due("gradients", 0, 1)
-    assert not alice.due("gradients", 0, 3)
-    assert bob.due("activations", 1, 1)
+    assert alice.due("bob", "gradients", 0, 1)
+    assert not alice.due("bob", "gradients", 0, 3)
+    assert bob.due("alice", "activations", 1, 1)
     bob.forward(1, 1, first)
-    assert not bob.due("activations", 1, 1)
-    assert bob.due("gradients", 1, 1)
-    assert bob.due("activations", 3, 1)  # Bob's other leg
-    assert not bob.due("activations", 2, 1)  # Carol's
+    assert not bob.due("alice", "activations", 1, 1)
+    assert bob.due("carol", "gradients", 1, 1)
+    assert bob.due("carol", "activations", 3, 1)  # Bob's other leg
+    assert not bob.due("bob", "activations", 2, 1)  # Carol's
     assert not bob.done
 
 
@@ -121,7 +121,7 @@ def test_gradients_that_do_not_fit_are_refused_before_anything_changes(split: Me
             alice.require_fit(0, 0, Load(wrong))
     alice.require_fit(0, 0, Load((torch.ones_like(tensor),)))
     alice.require_fit(0, 0, Load((None,)))
-    assert alice.due("gradients", 0, 0)
+    assert alice.due("bob", "gradients", 0, 0)
 
 
 @pytest.mark.parametrize("where", ["gradient", "statistics"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 
-from modelkeep.errors import ConsentRefused
+from modelkeep.errors import ConsentRefused, WireError
 from modelkeep.govern.agreement import Agreement
-from modelkeep.govern.passes import Pass
+from modelkeep.govern.ledger.ledger import Ledger
+from modelkeep.govern.passes import Consent, Pass
 from modelkeep.govern.terms import SHA256
 
 MOST_ROWS = 2**20  # of one pass; so that a number somebody made up takes no memory worth speaking of
@@ -31,6 +33,26 @@ def require_agreed(of: Pass, agreement: Agreement) -> None:
         raise _refused(of, f"it may have 1 to {MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
     elif of.purpose == "infer" and (of.sink != of.asker or of.labels):
         raise _refused(of, "the outputs of an inference go to whoever asks, and it has no labels")
+
+
+def require_consents(of: Pass, consents: Sequence[Consent], agreement: Agreement) -> None:
+    """Refuse a pass to which not every party has consented with its own key."""
+    names = [consent.party for consent in consents]
+    if names != sorted(party.name for party in agreement.parties):
+        raise ConsentRefused(f"{of} does not have the consent of all parties, only of {', '.join(names) or 'none'}.")
+    for consent in consents:
+        consent.check(of, agreement.member(consent.party).public_key)
+
+
+def require_turn(of: Pass, ledger: Ledger) -> None:
+    """Refuse a pass that was before, or comes too soon; what runs again after a fault is in the ledger."""
+    recorded = 0 <= of.number < ledger.committed and ledger.entry(of.number).of == of
+    if not recorded and of.number != ledger.committed:
+        raise WireError(f"{of} is out of turn: the next pass at '{ledger.party}' is {ledger.committed}.")
+    updates = ledger.passes("train") - sum(entry.of.purpose == "train" for entry in ledger.entries(of.number))
+    if of.step > updates or (of.purpose == "train" and of.step != updates):
+        # Otherwise an update would be in the weights and not in the ledger, or the same step be taken twice.
+        raise WireError(f"{of} is for weights after {of.step} updates; {updates} are in the ledger before it.")
 
 
 def _require_step(of: Pass, agreement: Agreement) -> None:

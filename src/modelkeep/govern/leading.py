@@ -79,7 +79,7 @@ class Leader:
             self._trouble_since, self._wait = time.monotonic(), 0.1
             self._reached = self.party.ledger.committed
             self.recoveries += 1
-            self.party.note("recovering", str(error))
+            self.party.notes.write("recovering", str(error))
         return self._trouble_since
 
     def meet(self) -> None:
@@ -206,7 +206,7 @@ class Leader:
 
     def _turn_away(self, connection: Connection, message: Message, why: str) -> None:
         """Do not look at a message; whoever waits for an answer to it is told so."""
-        self.party.note_refused(f"'{connection.peer}' says '{message.kind}' {why}.")
+        self.party.notes.refused(f"'{connection.peer}' says '{message.kind}' {why}.")
         if "question" in message.header:
             with suppress(PartyUnavailable):
                 refuse(connection, message, PartyUnavailable(f"'{self.party.name}' leads a session itself."))

@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
-from time import monotonic
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from modelkeep.data import Data
-from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, WireError
 from modelkeep.fingerprint import fingerprint
-from modelkeep.govern.agreed import require_agreed
+from modelkeep.govern.agreed import require_agreed, require_consents, require_turn
 from modelkeep.govern.checkpoints import Checkpoints
 from modelkeep.govern.consent.consenting import Consenting
 from modelkeep.govern.consent.policy import Policy
@@ -29,15 +28,14 @@ from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.legs import legs
 from modelkeep.govern.links import Links, answer, refuse
 from modelkeep.govern.load import Load, require_fit
+from modelkeep.govern.notes import Notes
 from modelkeep.govern.passage import Passage
-from modelkeep.govern.passes import Consent, Pass, read_consent, read_pass
+from modelkeep.govern.passes import Consent, Pass, read_pass
 from modelkeep.govern.piece_file import read_piece
 from modelkeep.govern.scribe import Scribe, What
 from modelkeep.govern.status import Status
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
-
-_LONGEST = 1000  # characters of what others say that are written down
 
 
 class Party:
@@ -78,6 +76,7 @@ class Party:
             self.scribe = Scribe(self.ledger, self.agreement.wire)
             opened.callback(self.scribe.close)
             self.status = Status(self.name)
+            self.notes = Notes(self.ledger, self.status)
             self.session = ""
             self.leader = ""
             self.passage: Passage | None = None
@@ -85,9 +84,7 @@ class Party:
             self._early: list[tuple[Connection, Message]] = []
             self._past: deque[str] = deque(maxlen=16)
             self._pending = ""
-            self._noted: deque[float] = deque(maxlen=200)
-            self._not_noted = 0
-            self.links = Links(self.agreement, self.identity, self._at_once, self.note_refused)
+            self.links = Links(self.agreement, self.identity, self._at_once, self.notes.refused)
             opened.callback(self.links.close)
             self._opened = opened.pop_all()
 
@@ -153,7 +150,7 @@ class Party:
         except ConsentRefused as error:
             self.status.refused(of, str(error))
             if not isinstance(error, ConsentPending) or of.digest != self._pending:  # it is asked for again and again
-                self.note_refused(str(error))
+                self.notes.refused(str(error))
             self._pending = of.digest
             raise
         self.status.consented(of)
@@ -182,16 +179,10 @@ class Party:
     def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
         """Start a pass to which all have consented; where this party brings the inputs, send them on their way."""
         if of.digest in self._past or (self.passage is not None and of == self.passage.of):
-            self.note_refused(f"{of} was begun twice. The second time is not looked at.")
+            self.notes.refused(f"{of} was begun twice. The second time is not looked at.")
             return
         self._require_turn(of)
-        names = [consent.party for consent in consents]
-        if names != sorted(party.name for party in self.agreement.parties):
-            raise ConsentRefused(
-                f"{of} does not have the consent of all parties, only of {', '.join(names) or 'none'}."
-            )
-        for consent in consents:
-            consent.check(of, self.agreement.member(consent.party).public_key)
+        require_consents(of, consents, self.agreement)
         self.consenting.still(of)
         way = legs(self.agreement.holders, of.source, of.sink)
         x = self._material(self._inputs, of.data, "inputs", of) if of.source == self.name else None
@@ -214,7 +205,7 @@ class Party:
         """Activations or gradients have come."""
         passage, digest = self.passage, message.header.get("pass")
         if not self.session or message.header.get("session") != self.session or digest in self._past:
-            self.note_refused(
+            self.notes.refused(
                 f"'{connection.peer}' sent {message.kind} of a session or a pass that is over. They are not looked at."
             )
             return
@@ -223,12 +214,12 @@ class Party:
             if len(self._early) < 4 * self.agreement.recipe.micro_batches * len(self.agreement.holders):
                 self._early.append((connection, message))
             else:
-                self.note_refused(f"'{connection.peer}' sent {message.kind} of a pass that has not begun.")
+                self.notes.refused(f"'{connection.peer}' sent {message.kind} of a pass that has not begun.")
             return
         number: Any = message.header.get("leg")
         part: Any = message.header.get("part")
-        if not self._is_due(connection.peer, message.kind, number, part):
-            self.note_refused(
+        if not passage.due(connection.peer, message.kind, number, part):
+            self.notes.refused(
                 f"'{connection.peer}' sent {message.kind} for micro-batch {part!r:.40} of leg {number!r:.40} in "
                 f"{passage.of}, and none are due from it: they came twice, too soon, or are not its own. Nobody looks "
                 "at them."
@@ -254,7 +245,9 @@ class Party:
             with suppress(GovernError):  # a disk that is full, or a file that was taken away: then nobody consents
                 self.consenting.broke_off(self.passage.of)
             came, left = self.scribe.crossed
-            self.note("given up", f"{self.passage.of} broke off after {came} messages had come and {left} had left.")
+            self.notes.write(
+                "given up", f"{self.passage.of} broke off after {came} messages had come and {left} had left."
+            )
         self.passage = self.prepared = None
         self._early.clear()
         self._past.clear()
@@ -284,14 +277,7 @@ class Party:
             raise GovernError(f"{of} is of another agreement ({of.agreement[:12]}…).")
         if self.passage is not None:
             raise WireError(f"{of} cannot begin: {self.passage.of} is still under way.")
-        recorded = 0 <= of.number < self.ledger.committed and self.ledger.entry(of.number).of == of
-        if not recorded and of.number != self.ledger.committed:
-            raise WireError(f"{of} is out of turn: the next pass at '{self.name}' is {self.ledger.committed}.")
-        replaced = sum(entry.of.purpose == "train" for entry in self.ledger.entries(of.number))
-        updates = self.ledger.passes("train") - replaced
-        if of.step > updates or (of.purpose == "train" and of.step != updates):
-            # Otherwise an update would be in the weights and not in the ledger, or the same step be taken twice.
-            raise WireError(f"{of} is for weights after {of.step} updates; {updates} are in the ledger before it.")
+        require_turn(of, self.ledger)
         if self._between or of.step != self.holding.step:
             raise WireError(f"{of} is for weights after {of.step} updates; '{self.name}' is at {self.standing}.")
 
@@ -307,15 +293,6 @@ class Party:
                 f"{of} is of the rows {of.first} to {of.first + of.rows}; there are {rows} of the {what}."
             )
         return known[wanted]
-
-    def _is_due(self, peer: str, what: str, number: Any, part: Any) -> bool:
-        """Whether a message for this leg and micro-batch is still to come, and from the party of the leg beside."""
-        passage = self.passage
-        if passage is None or type(number) is not int or type(part) is not int or number not in passage.own:
-            return False
-        beside = number - 1 if what == "activations" else number + 1
-        known = beside in range(len(passage.way)) and passage.way[beside].holder == peer
-        return known and passage.due(what, number, part)
 
     def _pass_on(self, number: int, part: int, load: Load | None) -> None:
         """Send what a leg gave to the next one, or back where the way ends here."""
@@ -360,37 +337,3 @@ class Party:
         self.status.ended(passage.of, passage.metrics)
 
     on_prepared: Callable[[Passage, Future[Entry]], None] = staticmethod(lambda passage, entry: None)
-
-    def note_refused(self, sentence: str) -> None:
-        """Write down that somebody or something was refused."""
-        self.note("refused", sentence)
-
-    def note(self, kind: str, text: str) -> None:
-        """Write an event down, if the disk has room for it: there may be trouble because it has none.
-
-        Of a flood, which others can bring about, only so much that it does not fill the disk.
-        """
-        self.status.news = text
-        now = monotonic()
-        if len(self._noted) == self._noted.maxlen and now - self._noted[0] < 60:
-            self._not_noted += 1
-            return
-        more = f" ({self._not_noted} events before it were too many to write down.)" if self._not_noted else ""
-        self._noted.append(now)
-        self._not_noted = 0
-        with suppress(PartyUnavailable):
-            self.ledger.event(kind, text[:_LONGEST] + more)
-
-
-def consents_of(message: Message) -> list[Consent]:
-    """The consents that a message brings."""
-    given: Any = message.header.get("consents")
-    if not isinstance(given, list):
-        raise WireError("A pass was begun without the parties' consents.")
-    return [read_consent(values) for values in given]
-
-
-def pass_of(message: Message) -> Pass:
-    """The pass that a message is about."""
-    values: Any = message.header.get("pass", {})
-    return read_pass(values)

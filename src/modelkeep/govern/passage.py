@@ -53,8 +53,13 @@ class Passage:
         """How many examples the micro-batch has."""
         return len(self._rows[part])
 
-    def due(self, what: str, number: int, part: int) -> bool:
-        """Whether these activations or gradients are still to come: each comes once."""
+    def due(self, peer: str, what: str, number: Any, part: Any) -> bool:
+        """Whether these activations or gradients are still to come from this party: each comes once."""
+        if type(number) is not int or type(part) is not int or number not in self.own:
+            return False
+        beside = number - 1 if what == "activations" else number + 1
+        if beside not in range(len(self.way)) or self.way[beside].holder != peer:
+            return False
         if what == "gradients":
             return (number, part) in self._open
         return (number, part) in self._left and (number, part) not in self._open

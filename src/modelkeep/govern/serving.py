@@ -6,12 +6,14 @@ import re
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
+from typing import Any
 
 from modelkeep.errors import GovernError, PartyUnavailable, WireError
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.links import answer, number_in, refusal, refuse
-from modelkeep.govern.party import Party, consents_of, pass_of
+from modelkeep.govern.party import Party
 from modelkeep.govern.passage import Passage
+from modelkeep.govern.passes import Consent, read_consent, read_pass
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 
@@ -27,7 +29,7 @@ def serve(party: Party, stop: threading.Event) -> None:
         entry.add_done_callback(lambda done: _tell(party, leader, session, passage, done))
 
     party.on_prepared = tell
-    party.note("serving", f"'{party.name}' serves at {party.links.address}.")
+    party.notes.write("serving", f"'{party.name}' serves at {party.links.address}.")
     silent = 0.0
     while not stop.is_set():
         came = party.links.came(_LOOK_UP)
@@ -52,30 +54,30 @@ def _handle(party: Party, connection: Connection, message: Message | GovernError
             try:
                 told = _answer(party, connection, message)
             except GovernError as error:
-                party.note_refused(str(error))
+                party.notes.refused(str(error))
                 refuse(connection, message, error)
             else:
                 answer(connection, message, told)
         return
     if message.kind == "link":
         if message.header.get("session") != party.session:
-            party.note_refused(f"'{connection.peer}' speaks of another session than this one. It is not listened to.")
+            party.notes.refused(f"'{connection.peer}' speaks of another session than this one. It is not listened to.")
         else:
             party.links.speak_by(connection)
     elif message.kind in ("activations", "gradients"):
         party.take(connection, message)
     elif connection.peer != party.leader or message.header.get("session") != party.session:
-        party.note_refused(f"'{connection.peer}' says '{message.kind}', but does not lead this session.")
+        party.notes.refused(f"'{connection.peer}' says '{message.kind}', but does not lead this session.")
     elif message.kind == "begin":
-        party.begin(pass_of(message), consents_of(message))
+        party.begin(read_pass(message.header.get("pass", {})), _consents(message))
     elif message.kind == "commit":
         party.commit(number_in(message, "number"))
         party.keep_when_due()
     elif message.kind == "abort":
         party.give_up()
-        party.note("aborted", str(message.header.get("reason", "")))
+        party.notes.write("aborted", str(message.header.get("reason", "")))
     else:
-        party.note_refused(f"'{connection.peer}' says '{message.kind}', which nobody understands here.")
+        party.notes.refused(f"'{connection.peer}' says '{message.kind}', which nobody understands here.")
 
 
 def _lost(party: Party, connection: Connection, error: GovernError) -> None:
@@ -85,7 +87,7 @@ def _lost(party: Party, connection: Connection, error: GovernError) -> None:
     if connection.peer == party.leader:
         party.session = party.leader = ""
         party.give_up()
-        party.note("interrupted", f"The session broke off. {error}")
+        party.notes.write("interrupted", f"The session broke off. {error}")
     elif party.passage is not None and not party.passage.done:
         raise error
 
@@ -135,7 +137,7 @@ def _open(party: Party, connection: Connection, message: Message) -> dict[str, o
     party.give_up()
     party.links.speak_by(connection)
     party.leader, party.session = connection.peer, session
-    party.note("opened", f"'{connection.peer}' leads a session.")
+    party.notes.write("opened", f"'{connection.peer}' leads a session.")
     return {
         "standing": party.standing,
         "checkpoints": party.checkpoints.steps(),
@@ -160,7 +162,15 @@ def _trouble(party: Party, error: Exception) -> None:
     if not isinstance(error, GovernError):
         error = GovernError(f"'{party.name}' could not go on: {error!r}.")
     party.give_up()
-    party.note("trouble", str(error))
+    party.notes.write("trouble", str(error))
     if party.leader:
         with suppress(GovernError):  # it is gone too, and will open a session again
             party.links.send(party.leader, Message("trouble", {"session": party.session, **refusal(error)}))
+
+
+def _consents(message: Message) -> list[Consent]:
+    """The consents that a message brings."""
+    given: Any = message.header.get("consents")
+    if not isinstance(given, list):
+        raise WireError("A pass was begun without the parties' consents.")
+    return [read_consent(values) for values in given]
