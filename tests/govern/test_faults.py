@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from govern.chaos import KINDS, Fault, Signal, Stage, drawn
+from govern.chaos import KINDS, Stage, drawn
 from govern.faulty_party import Order
+from govern.play import Fault, Signal
 from govern.proxy import Damage
 from modelkeep.errors import PartyUnavailable
 from modelkeep.govern.folder import Folder
@@ -69,7 +70,7 @@ AT_THE_END = {
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     """Alice and Bob, who have trained undisturbed once."""
     root: Path = tmp_path_factory.mktemp("stage")
-    return Stage(root, parties=2, updates=UPDATES, every=4)
+    return Stage(root, parties=2, updates=UPDATES, every=4, deadline=1.0)
 
 
 @pytest.mark.parametrize("phase", MOMENTS)
@@ -88,7 +89,7 @@ def test_a_fault_at_the_end_changes_nothing(stage: Stage, moment: str) -> None:
 
 
 def test_all_kinds_of_faults_in_one_training_of_three_parties_change_nothing(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, parties=3, updates=30)
+    stage = Stage(tmp_path, parties=3, updates=30, deadline=1.0)
     told = stage.play(drawn(len(KINDS), stage.names, stage.updates, seed=5))
     assert told.problems == []
     assert told.faults == dict.fromkeys(sorted(KINDS), 1)
