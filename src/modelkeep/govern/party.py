@@ -157,7 +157,10 @@ class Party:
         return given
 
     def _at_once(self, connection: Connection, message: Message) -> bool:
-        """Answer a question for consent while a pass is under way."""
+        """Answer a question for consent while a pass is under way; keep no tensors that nobody can be waiting for."""
+        if message.tensors and message.header.get("session") != self.session:
+            self.notes.refused(f"'{connection.peer}' sent tensors of a session that is over, or of none.")
+            return True
         if message.kind != "ask":
             return False
         try:
