@@ -15,7 +15,7 @@ from govern.parties import Host
 from modelkeep.errors import ConsentPending, ConsentRefused
 from modelkeep.govern.consent import ConsentState
 from modelkeep.govern.leading import Leader
-from modelkeep.govern.ledger.audit import audit
+from modelkeep.govern.ledger.auditing import audit
 from modelkeep.govern.ledger.reading import open_reading
 from modelkeep.govern.passes import Pass, Purpose
 from modelkeep.govern.runs import evaluate, infer, train

@@ -53,7 +53,7 @@ def serve(
     with _stopped_by_signals() as stop, _party(folder, device) as party:
         for source in data or []:
             for part in _parts(source):
-                party.bring(_opened(source, party, label, part))
+                party.materials.add(_opened(source, party, label, part))
         if as_json:
             typer.echo(json.dumps({"party": party.name, "address": party.links.address}))
         else:
@@ -80,7 +80,7 @@ def train(
     from modelkeep.govern.runs import train as together
 
     with _party(folder, device) as party, progress.shown():
-        party.bring(_opened(data, party, label, "train"))
+        party.materials.add(_opened(data, party, label, "train"))
         found = together(_leader(party, patience), updates=updates)
     _show(found, as_json)
 

@@ -40,7 +40,7 @@ class Leader:
         self._wait = 0.1
         self._reached = 0
         self._recorded: dict[int, Pass] = {}
-        self._asked: dict[str, list[tuple[str, Future[Message]]]] = {}
+        self._asked: dict[str, tuple[Future[Consent], list[tuple[str, Future[Message]]]]] = {}
 
     def run(self, purpose: Purpose, make: Callable[[int, int], Pass]) -> dict[str, float]:
         """One pass with all parties' consent; after a fault it runs again. `make(number, step)` says which one."""
@@ -217,10 +217,10 @@ class Leader:
         while True:
             if of.digest not in self._asked:
                 self._ask_ahead(of)
-            asked = self._asked.pop(of.digest)
+            own, others = self._asked.pop(of.digest)
             try:
-                given = [self.party.consent(of)]
-                for name, future in asked:
+                given = [own.result()]
+                for name, future in others:
                     message = _within(future, self.party.agreement.wire.deadline, name)
                     given.append(read_consent(message.header.get("consent", {})))
                 return sorted(given, key=lambda consent: consent.party)
@@ -231,9 +231,15 @@ class Leader:
                 time.sleep(min(error.seconds, 5.0))
 
     def _ask_ahead(self, of: Pass) -> None:
-        """Ask for consent to a pass while the one before it is under way."""
+        """Ask for consent to a pass, also this party's own, while the one before it is under way."""
         header = {"session": self.party.session, "pass": asdict(of)}
-        self._asked[of.digest] = [(name, self.party.links.ask(name, "ask", header)) for name in self.others]
+        others = [(name, self.party.links.ask(name, "ask", header)) for name in self.others]
+        own: Future[Consent] = Future()
+        try:
+            own.set_result(self.party.consent(of))
+        except ConsentRefused as error:
+            own.set_exception(error)
+        self._asked[of.digest] = own, others
 
     def _end_pass(self, error: GovernError) -> None:
         """Stop the pass everywhere, with the reason."""

@@ -10,11 +10,9 @@ from dataclasses import asdict
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
 from modelkeep.data import Data
 from modelkeep.errors import ConsentPending, ConsentRefused, GovernError, WireError
-from modelkeep.fingerprint import fingerprint
 from modelkeep.govern.agreed import require_agreed, require_consents, require_turn
 from modelkeep.govern.checkpoints import Checkpoints
 from modelkeep.govern.consent.consenting import Consenting
@@ -28,6 +26,7 @@ from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.legs import legs
 from modelkeep.govern.links import Links, answer, refuse
 from modelkeep.govern.load import Load, require_fit
+from modelkeep.govern.materials import Materials
 from modelkeep.govern.notes import Notes
 from modelkeep.govern.passage import Passage
 from modelkeep.govern.passes import Consent, Pass, read_pass
@@ -68,10 +67,7 @@ class Party:
                 self.agreement, self.name, read_piece(folder.piece, self.agreement, self.name), device
             )
             self._stand_up()
-            self._inputs: dict[str, Tensor] = {}
-            self._labels: dict[str, Tensor] = {}
-            for each in data:
-                self.bring(each)
+            self.materials = Materials(self.name, data)
             self.answers = torch.empty(0)
             self.scribe = Scribe(self.ledger, self.agreement.wire)
             opened.callback(self.scribe.close)
@@ -81,6 +77,7 @@ class Party:
             self.leader = ""
             self.passage: Passage | None = None
             self.prepared: Future[Entry] | None = None
+            self._ended = False
             self._early: list[tuple[Connection, Message]] = []
             self._past: deque[str] = deque(maxlen=16)
             self._pending = ""
@@ -97,15 +94,6 @@ class Party:
     def close(self) -> None:
         """End all connections, write down what is to be written, and leave the folder to others."""
         self._opened.close()
-
-    def bring(self, data: Data) -> None:
-        """Be ready to bring the inputs or the labels of these data into a pass that names them."""
-        self.bring_inputs(data.x)
-        self._labels[fingerprint({"y": data.y})] = data.y
-
-    def bring_inputs(self, x: Tensor) -> None:
-        """Be ready to bring these inputs into a pass that names them."""
-        self._inputs[fingerprint({"x": x})] = x
 
     # ---- where it stands
 
@@ -188,11 +176,9 @@ class Party:
         require_consents(of, consents, self.agreement)
         self.consenting.still(of)
         way = legs(self.agreement.holders, of.source, of.sink)
-        x = self._material(self._inputs, of.data, "inputs", of) if of.source == self.name else None
-        labelled = of.sink == self.name and of.purpose != "infer"
-        y = self._material(self._labels, of.labels, "labels", of) if labelled else None
+        x, y = self.materials.inputs(of), self.materials.labels(of)
         self.scribe.begin(of, consents)
-        self.prepared = None
+        self.prepared, self._ended = None, False
         self.status.began(of)
         self.passage = Passage(of, way, self.holding, x, y)
         self._between = self.passage.training
@@ -240,6 +226,8 @@ class Party:
         else:
             passage.require_fit(number, part, load)
             self.scribe.received(connection.peer, "gradients", number, part, message.tensors)
+            if passage.is_last(number, part) and passage.way[number].source and self.leader == self.name:
+                self.prepared = self.scribe.finish()  # all has crossed: it is written down beside the backward pass
             self._pass_back(number, part, passage.backward(number, part, load))
 
     def give_up(self) -> None:
@@ -284,19 +272,6 @@ class Party:
         if self._between or of.step != self.holding.step:
             raise WireError(f"{of} is for weights after {of.step} updates; '{self.name}' is at {self.standing}.")
 
-    def _material(self, known: dict[str, Tensor], wanted: str, what: str, of: Pass) -> Tensor:
-        if wanted not in known:
-            raise GovernError(
-                f"'{self.name}' does not have the {what} with fingerprint {wanted[:12]}…. Start it with --data that "
-                "names them, the same data as in the agreement."
-            )
-        rows = len(known[wanted])
-        if of.first + of.rows > rows:
-            raise GovernError(
-                f"{of} is of the rows {of.first} to {of.first + of.rows}; there are {rows} of the {what}."
-            )
-        return known[wanted]
-
     def _pass_on(self, number: int, part: int, load: Load | None) -> None:
         """Send what a leg gave to the next one, or back where the way ends here."""
         assert self.passage is not None
@@ -327,11 +302,13 @@ class Party:
     def _finish_when_done(self) -> None:
         """When this party has computed its share: write it down, and take the step."""
         passage = self.passage
-        if passage is None or not passage.done or self.prepared is not None:
+        if passage is None or not passage.done or self._ended:
             return
+        self._ended = True
         if passage.training:
             self.holding.require_finite(f"{passage.of}")
-        self.prepared = self.scribe.finish()
+        if self.prepared is None:
+            self.prepared = self.scribe.finish()
         self.on_prepared(passage, self.prepared)
         if passage.training:
             self.holding.update()

@@ -53,6 +53,10 @@ class Passage:
         """How many examples the micro-batch has."""
         return len(self._rows[part])
 
+    def is_last(self, number: int, part: int) -> bool:
+        """Whether nothing is left to compute here but this."""
+        return self._left == {(number, part)}
+
     def due(self, peer: str, what: str, number: Any, part: Any) -> bool:
         """Whether these activations or gradients are still to come from this party: each comes once."""
         if type(number) is not int or type(part) is not int or number not in self.own:

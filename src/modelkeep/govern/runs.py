@@ -127,7 +127,7 @@ def evaluate(leader: Leader, data: Data, *, labels_at: str | None = None, batch:
     party = leader.party
     labels = fingerprint({"y": data.y})
     sink = labels_at or party.name
-    party.bring(data)
+    party.materials.add(data)
     sums = {"loss": 0.0, "correct": 0.0}
     with measured(party.agreement.seed, data=data.fingerprint()) as provenance:
         for first in range(0, len(data), batch):
@@ -149,8 +149,9 @@ def infer(leader: Leader, x: torch.Tensor, *, batch: int = 512) -> torch.Tensor:
     party = leader.party
     found = []
     for some in torch.split(x, batch):
-        party.bring_inputs(some)
+        name = party.materials.add_inputs(some)
         leader.run("infer", _asking(leader, "infer", some, party.name, "", 0, len(some)))
+        party.materials.forget_inputs(name)
         found.append(party.answers)
     leader.close()
     return torch.cat(found)
