@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
+from itertools import cycle
 from queue import SimpleQueue
 from typing import Any
 
@@ -43,13 +44,11 @@ def cut_by_hand() -> tuple[nn.Sequential, nn.Sequential]:
 
 
 @contextmanager
-def by_grpc(
-    root: Path, data: Data, batch: int, steps: int, rate: float, momentum: float
-) -> Iterator[Callable[[], None]]:
-    """Some steps, the second half in another process."""
+def by_grpc(data: Data, batch: int, rate: float, momentum: float) -> Iterator[Callable[[], None]]:
+    """A step, the second half of it in another process."""
     import grpc
 
-    key, certificate = _certificate(root)
+    key, certificate = _certificate()
     context = multiprocessing.get_context("spawn")
     ports = context.SimpleQueue()
     other = context.Process(target=_serve, args=(ports, key, certificate, data.y, batch, rate, momentum), daemon=True)
@@ -61,19 +60,18 @@ def by_grpc(
     incoming: Any = channel.stream_stream("/split/step", None, None)(iter(outgoing.get, None))
     first = cut_by_hand()[0].train()
     optimizer = torch.optim.SGD(first.parameters(), lr=rate, momentum=momentum)
-    order = torch.split(_order(len(data)), batch)
+    order = cycle(torch.split(_order(len(data)), batch))
 
-    def run() -> None:
-        for rows in order[:steps]:
-            optimizer.zero_grad()
-            z = first(data.x.index_select(0, rows))
-            outgoing.put(z.detach().numpy().tobytes())
-            gradient = torch.from_numpy(np.frombuffer(next(incoming), np.float32).copy()).view_as(z)
-            torch.autograd.backward(z, gradient)
-            optimizer.step()
+    def step() -> None:
+        optimizer.zero_grad()
+        z = first(data.x.index_select(0, next(order)))
+        outgoing.put(z.detach().numpy().tobytes())
+        gradient = torch.from_numpy(np.frombuffer(next(incoming), np.float32).copy()).view_as(z)
+        torch.autograd.backward(z, gradient)
+        optimizer.step()
 
     try:
-        yield run
+        yield step
     finally:
         outgoing.put(None)
         channel.close()
@@ -91,6 +89,8 @@ def _serve(
     import grpc
 
     torch.set_num_threads(1)
+    if (os.cpu_count() or 1) >= 2:
+        os.sched_setaffinity(0, {1})  # a core of its own
     second = cut_by_hand()[1].train()
     optimizer = torch.optim.SGD(second.parameters(), lr=rate, momentum=momentum)
     order = torch.split(_order(len(y)), batch)
@@ -113,7 +113,7 @@ def _serve(
     server.wait_for_termination()
 
 
-def _certificate(root: Path) -> tuple[bytes, bytes]:
+def _certificate() -> tuple[bytes, bytes]:
     """An elliptic-curve key and its certificate: gRPC's TLS does not take the Ed25519 keys of parties."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes

@@ -160,10 +160,12 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 def _party(folder: Path, device: str) -> Party:
     """The party of the folder, ready to listen and to speak."""
     from modelkeep.govern.folder import Folder
+    from modelkeep.govern.memory import keep_freed_memory
     from modelkeep.govern.party import Party
 
     # Last: a file in this folder must not pass for a library. All parties have signed which factory is called.
     sys.path.append(str(Path.cwd()))
+    keep_freed_memory()
     return Party(Folder(folder), device=device)
 
 
