@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from modelkeep.databases import write_ahead
 from modelkeep.errors import StudyError
 from modelkeep.study.trial import Trial, canonical
 
@@ -120,7 +121,7 @@ class Ledger:
             refused.pop_all()
 
     def _prepare(self) -> int:
-        self._write_ahead()
+        write_ahead(self._database, _PATIENCE)
         self._database.execute("PRAGMA synchronous = FULL")
         self._database.execute("PRAGMA foreign_keys = ON")
         with self._change():
@@ -131,19 +132,6 @@ class Ledger:
                 self._database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
                 version = _SCHEMA_VERSION
         return version
-
-    def _write_ahead(self) -> None:
-        """Keep a write-ahead log. This one statement does not wait for a lock as all others do, so we do."""
-        patience = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                self._database.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > patience:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
+from modelkeep.databases import write_ahead
 from modelkeep.errors import GovernError, PartyUnavailable
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
@@ -58,7 +59,7 @@ class Ledger:
             raise GovernError(f"'{self.path}' is a SQLite database, but no ledger of passes. Choose another file.")
         if not fresh and version != FORMAT:
             raise GovernError(f"The ledger '{self.path}' has format {version}; this version reads format {FORMAT}.")
-        self._write_ahead()
+        write_ahead(self._database, _PATIENCE)
         self._database.execute("PRAGMA synchronous = NORMAL")
         key = self._signer.public_key
         if fresh:
@@ -80,19 +81,6 @@ class Ledger:
                 "Go on with that key, or begin a new agreement with a new ledger."
             )
         self._load()
-
-    def _write_ahead(self) -> None:
-        """Keep a write-ahead log. This one statement does not wait for a lock as all others do, so we do."""
-        patience = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                self._database.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > patience:
-                    raise
-                time.sleep(0.01)
-            else:
-                return
 
     def _load(self) -> None:
         """Read once what every pass asks for: the end of both chains and how many passes of each kind there were."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from modelkeep.databases import write_ahead
 from modelkeep.errors import GuardError, StoreUnavailable
 from modelkeep.guard.store.connections import Connections
 from modelkeep.guard.store.schema import SQLITE, check_version
@@ -105,7 +106,7 @@ class SqliteFile:
         if len(found) != 2:
             raise GuardError(f"{self.path} is an SQLite database, but no store of ModelKeep's. Name another file.")
         check_version(self._writer.execute("SELECT max(version) FROM version").fetchone()[0], str(self.path))
-        if self._writer.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+        if not write_ahead(self._writer, PATIENCE):
             raise GuardError(f"{self.path} cannot keep a write-ahead log. Use a disk of this machine, no network's.")
 
     @contextmanager
