@@ -113,7 +113,7 @@ def test_without_a_model_it_says_what_to_do(modelkeep: Run) -> None:
 def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> None:
     """A real process, a real Ctrl-C, and the same inputs at the end as without it."""
     arguments = ["attack", str(digits_model), "--data", "digits", "--attack", "pgd", "--eps", "0.03", "--no-curve"]
-    arguments += ["--steps", "100", "--batch-size", "4", "--examples", "60", "--out"]
+    arguments += ["--steps", "100", "--batch-size", "4", "--examples", "32", "--out"]
     # State is written after every batch, so that one knows when there is some.
     often = "from modelkeep.attack import keeper; keeper.SECONDS = 0; from modelkeep.cli import main; main()"
     command = [sys.executable, "-c", often, *arguments]

@@ -64,7 +64,6 @@ def test_the_readers_own_model_and_data_in_one_line(tmp_path: Path) -> None:
     run = modelkeep(*command, "--fail-on", "high", folder=tmp_path)
     assert run.returncode == 2, run.stderr  # an untrained network is a finding of high severity
     assert "no better than always guessing" in run.stdout
-    assert modelkeep(*command, folder=tmp_path).returncode == 0
 
 
 def test_a_file_in_the_folder_does_not_pass_for_a_library(tmp_path: Path) -> None:
@@ -74,15 +73,11 @@ def test_a_file_in_the_folder_does_not_pass_for_a_library(tmp_path: Path) -> Non
     arguments = ["--data", "breast-cancer", "--examples", "4"]
     shape: dict[str, Any] = {"input_shape": [30], "classes": 2}
     model = Model(dense(**shape), input_shape=(30,), classes=("malignant", "benign"), bounds=None,
-                  architecture="modelkeep.architectures:dense", arguments=shape)  # fmt: skip
+                  architecture="mine:dense", arguments=shape)  # fmt: skip
     model.save(tmp_path / "a.safetensors")
-    other = Model(model.module, input_shape=(30,), classes=model.classes, bounds=None,
-                    architecture="mine:dense", arguments=shape)  # fmt: skip
-    other.save(tmp_path / "b.safetensors")
-    for source in (["a.safetensors"], ["mine:dense", "--weights", "b.safetensors"]):
-        run = modelkeep("audit", *source, *arguments, folder=tmp_path)
-        assert run.returncode == 0, run.stderr
-        assert not (tmp_path / "ran").exists()
+    run = modelkeep("audit", "mine:dense", "--weights", "a.safetensors", *arguments, folder=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
