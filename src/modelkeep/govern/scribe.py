@@ -51,7 +51,8 @@ class Scribe:
         """Note what came. In a replay it must be what came before: nobody learns more by making others repeat."""
         coming = self._worker.submit(self._crossing, peer, what, at, part, tensors)
         before = self._recorded.get((peer, what, at, part))
-        if coming.result() != before if before is not None else self._complete:
+        same = not self._complete if before is None else coming.result() == before
+        if not same:
             raise WireError(
                 f"'{peer}' sent other {what} than before for {self._of}, which runs again after a fault. A replayed "
                 "pass must be the very same."
