@@ -67,6 +67,7 @@ class SizeName(StrEnum):
     """How large a study is."""
 
     small = "small"
+    medium = "medium"
     paper = "paper"
 
 
@@ -82,7 +83,7 @@ def papers(as_json: AsJson = False) -> None:
 def run(
     name: Annotated[str, typer.Argument(help="A study of `modelkeep study papers`.")],
     size: Annotated[
-        SizeName, typer.Option(help="small: a coffee break on two cores; paper: the paper's own settings.")
+        SizeName, typer.Option(help="small: a coffee break on two cores; medium: a working day, where there is one; paper: its own settings.")
     ] = SizeName.small,
     processes: Annotated[int | None, typer.Option(help="Local processes at a time; default: one per core.")] = None,
     out: Annotated[

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from modelkeep.errors import bad_parameter
 from modelkeep.results import Estimate, Result
 from modelkeep.study.ledger import Record
 from modelkeep.study.study import Study, StudyResult
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.table import Table
 
-Size = Literal["small", "paper"]
-"""`small` is a coffee break on two cores; `paper` has the paper's own settings."""
+Size = Literal["small", "medium", "paper"]
+"""`small` is a coffee break on two cores, `medium` a working day; `paper` has the paper's own settings."""
 
 Curve = tuple[Estimate | None, ...]
 """One estimate per point; None where its trial is missing."""
@@ -37,9 +38,12 @@ class PaperStudy:
     shows: str
     trials: Callable[[Size, int], Sequence[Trial]]
     report: Callable[[StudyResult], PaperTable | PaperCurves]
+    sizes: tuple[Size, ...] = ("small", "paper")
 
     def study(self, size: Size, seed: int) -> Study:
         """Its trials under a name of their own, so that one ledger keeps all sizes and seeds."""
+        if size not in self.sizes:
+            raise bad_parameter(f"The study '{self.name}'", "size", " or ".join(map(repr, self.sizes)), size)
         return Study(f"{self.name}-{size}-seed-{seed}", self.trials(size, seed))
 
 

@@ -1,0 +1,97 @@
+"""Curve: a loss over the steps of a run, what it cost to reach a loss, and equation 1's ratio of two such costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+
+from modelkeep.errors import InputError, bad_parameter
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The losses L(θ_0), …, L(θ_N) of a run on a fixed grid of `steps`, which begins with 0.
+
+    The loss of a classifier is its error rate on held-out data; that of an agent is the negative mean return of an
+    episode (section 3).
+    """
+
+    steps: tuple[int, ...]
+    losses: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.steps or self.steps[0] != 0 or any(not a < b for a, b in pairwise(self.steps)):
+            raise InputError(f"The steps of a curve must rise from 0. Got {self.steps[:5]} ….")
+        if len(self.steps) != len(self.losses) or not all(map(isfinite, self.losses)):
+            raise InputError(f"A curve needs a finite loss for each of its {len(self.steps)} steps.")
+
+    @property
+    def best(self) -> float:
+        """ℓ*: the least loss of the run, not necessarily the last one."""
+        return min(self.losses)
+
+    def cost(self, loss: float) -> int | None:
+        """C(ℓ): the first step at which the loss is at most `loss`; None where the run ended before.
+
+        >>> Curve((0, 10, 20), (0.9, 0.3, 0.1)).cost(0.5)
+        10
+        """
+        return next((step for step, found in zip(self.steps, self.losses, strict=True) if found <= loss), None)
+
+    def threshold(self, alpha: float) -> float:
+        """ℓ*_α = αℓ* + (1 − α)L(θ_0).
+
+        >>> Curve((0, 10, 20), (0.9, 0.3, 0.1)).threshold(0.5)
+        0.5
+        """
+        if not 0 < alpha <= 1:
+            raise bad_parameter("Curve.threshold", "alpha", "a share above 0 and at most 1", alpha)
+        # α = 1 must give ℓ* to the last bit, or the run itself might not reach its own best loss.
+        return self.best if alpha == 1 else alpha * self.best + (1 - alpha) * self.losses[0]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """C'(ℓ*_α) / C(ℓ*_α) of one retraining. `value` is at most 1: retraining from scratch is always possible.
+
+    `censored` says that the retraining never reached the loss, and `raw` is None then; otherwise it is the ratio as
+    it was, which may exceed 1.
+    """
+
+    value: float
+    raw: float | None
+
+    @property
+    def censored(self) -> bool:
+        """Whether the retraining ended before it reached the loss."""
+        return self.raw is None
+
+
+def ratio(original: Curve, retrained: Curve, alpha: float) -> Ratio:
+    """What equation 1 takes the expectation of, for one pair of runs.
+
+    >>> original = Curve((0, 10, 20, 30), (1.0, 0.5, 0.2, 0.0))
+    >>> ratio(original, Curve((0, 10, 20), (0.9, 0.1, 0.0)), 1.0).value
+    0.6666666666666666
+    """
+    if not original.best < original.losses[0]:
+        raise InputError("The original training never got better than it began: there is nothing to complete.")
+    loss = original.threshold(alpha)
+    cost, again = original.cost(loss), retrained.cost(loss)
+    assert cost, "the original run reaches its own threshold, and not at step 0"
+    return Ratio(1.0, None) if again is None else Ratio(min(1.0, again / cost), again / cost)
+
+
+def running_best(curve: Curve) -> Curve:
+    """The same costs, drawn as what counts: the least loss so far."""
+    return Curve(curve.steps, tuple(min(curve.losses[: i + 1]) for i in range(len(curve.losses))))
+
+
+def mean_curve(curves: Sequence[Curve]) -> Curve:
+    """The mean loss of runs on the same grid, for pictures."""
+    if len({curve.steps for curve in curves}) != 1:
+        raise InputError("Only curves on the same grid of steps have a mean. Evaluate all runs at the same steps.")
+    losses = zip(*(curve.losses for curve in curves), strict=True)
+    return Curve(curves[0].steps, tuple(sum(at) / len(curves) for at in losses))

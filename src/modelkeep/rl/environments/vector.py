@@ -1,0 +1,57 @@
+"""Environments: many copies of one game, stepped together, whose whole state can be kept and put back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+State = tuple[dict[str, torch.Tensor], dict[str, Any]]
+"""What a checkpoint keeps of something: tensors by name, and JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """What a step of all copies gave.
+
+    A copy whose episode is over has begun its next one: its observation is the first of that. `ended` is what a learner
+    takes for the end of an episode (also a lost life, where the game is told so); `returns` are the sums of rewards of
+    the episodes that really ended in this step.
+    """
+
+    observations: NDArray[np.uint8]  # (count, *observation_shape)
+    rewards: NDArray[np.float32]  # (count,), as the game gives them
+    ended: NDArray[np.bool_]  # (count,)
+    returns: tuple[float, ...]
+
+
+class Environments(Protocol):
+    """`count` copies of the game `name`. An episode has at most so many steps; then it has ended (section 3)."""
+
+    name: str
+    count: int
+    observation_shape: tuple[int, ...]
+    actions: int
+
+    def reset(self, seed: int) -> NDArray[np.uint8]:
+        """Begin anew, all copies, each with randomness of its own that the seed decides."""
+        ...
+
+    def step(self, actions: NDArray[np.int64]) -> Stepped:
+        """One step of all copies. What it returns is not overwritten later."""
+        ...
+
+    def state(self) -> State:
+        """Everything that decides what comes next."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken, exactly."""
+        ...
+
+    def close(self) -> None:
+        """Give processes, threads and windows back."""
+        ...
