@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
 from modelkeep.rl.environments.vector import State
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Player = Callable[[NDArray[np.uint8], NDArray[np.bool_]], NDArray[np.int64]]
 """Plays: actions for observations `(n, *shape)`, and for which of them an episode has just begun (memory is reset)."""
@@ -23,6 +26,11 @@ class Agent(Protocol):
     """
 
     network: nn.Module
+
+    @property
+    def settings(self) -> DataclassInstance:
+        """Its settings, a dataclass of JSON values."""
+        ...
 
     def advance(self) -> int:
         """Act and learn a little; the number of environment steps that it took, the same each time."""

@@ -1,0 +1,211 @@
+"""The one loop that agents learn in: advance, play a few episodes now and then to see how good it is, checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from modelkeep import __version__, progress
+from modelkeep.errors import CheckpointError, bad_parameter
+from modelkeep.fingerprint import fingerprint
+from modelkeep.results import Estimate, Provenance, Result
+from modelkeep.rl.agent import Agent
+from modelkeep.rl.environments.vector import Environments
+from modelkeep.rl.play import returns
+from modelkeep.training import checkpoint as checkpoints
+from modelkeep.training import interruption
+from modelkeep.training.batches import derived_seed
+from modelkeep.training.checkpoint import Snapshot, Wording
+from modelkeep.training.part import tensors_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEARNING = Wording(
+    keeps="checkpoint",
+    redo="learn",
+    unwritten="Learning stopped; an earlier checkpoint, if there is one, is untouched. Make room or give another path, "
+    "then learn again.",
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How good an agent was after so many environment steps: the mean return of the episodes that it played."""
+
+    step: int
+    mean_return: Estimate
+    seconds: float = field(compare=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learned(Result):
+    """A finished run of an agent: one evaluation per point of the grid, the first before it learned anything."""
+
+    agent: str
+    environment: str
+    evaluations: tuple[Judged, ...]
+
+    @property
+    def last(self) -> Judged:
+        """The last evaluation."""
+        return self.evaluations[-1]
+
+    def rows(self) -> list[tuple[str, str]]:
+        best = max(self.evaluations, key=lambda judged: judged.mean_return.value)
+        return [
+            ("agent", f"{self.agent} on {self.environment}"),
+            ("steps", f"{self.last.step:,}"),
+            ("mean return at first", str(self.evaluations[0].mean_return)),
+            ("at the end", str(self.last.mean_return)),
+            ("best", f"{best.mean_return} after {best.step:,} steps"),
+        ]
+
+    def draw(self) -> Figure:
+        """The mean return over the steps, with its interval."""
+        from modelkeep import plots
+
+        drawn = plots.figure()
+        ax = plots.axes(drawn, f"{self.agent} on {self.environment}", "environment steps", "mean return")
+        steps = [judged.step for judged in self.evaluations]
+        found = [judged.mean_return for judged in self.evaluations]
+        ax.fill_between(
+            steps, [e.low for e in found], [e.high for e in found], color=plots.PALETTE[0], alpha=0.18, lw=0
+        )
+        ax.plot(steps, [e.value for e in found], color=plots.PALETTE[0], lw=2)
+        return drawn
+
+
+def learn(
+    agent: Agent,
+    judge: Environments,
+    *,
+    steps: int,
+    evaluate_every: int,
+    episodes: int,
+    seed: int,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 60.0,
+) -> Learned:
+    """Let `agent` learn for `steps` environment steps, and play in `judge` on a fixed grid of steps.
+
+    With a `checkpoint` path the whole state is written there every `checkpoint_seconds`, after Ctrl-C and at the end:
+    weights, optimizer, environments, replay and randomness. Called again with an agent made in the same way, `learn`
+    goes on from it and ends with the same bits as a run that was never stopped.
+
+    Args:
+        agent: Learns in its own environments.
+        judge: Other copies of the game, for evaluation only; each evaluation begins them anew.
+        steps: Environment steps of the whole run.
+        evaluate_every: The grid: an evaluation before the first step, and one each time so many steps are done.
+        episodes: How many are played in an evaluation.
+        seed: Decides the evaluations; the agent has its own.
+        checkpoint: Where to keep the state of the run.
+        checkpoint_seconds: How often.
+    """
+    for name, value in (("steps", steps), ("evaluate_every", evaluate_every), ("episodes", episodes)):
+        if value < 1:
+            raise bad_parameter("learn", name, "at least 1", value)
+    path = None if checkpoint is None else Path(checkpoint)
+    run = _Run(agent, judge, steps, evaluate_every, episodes, seed)
+    run.start(path)
+    with interruption.held_back(path is not None) as interrupted, progress.task("learning", steps) as task:
+        task.advance(run.step)
+        written = shown = perf_counter()
+        while run.step < steps and not interrupted():
+            run.advance()
+            now = perf_counter()
+            if run.step >= steps or interrupted() or now - written >= checkpoint_seconds:
+                run.write(path)
+                written = perf_counter()
+            if run.step >= steps or now - shown >= 0.2:
+                task.advance(run.step - task.done, run.note)
+                shown = now
+    return run.learned()
+
+
+class _Run:
+    """A run under way, and the state that a checkpoint keeps."""
+
+    def __init__(
+        self, agent: Agent, judge: Environments, steps: int, evaluate_every: int, episodes: int, seed: int
+    ) -> None:
+        self.agent, self.judge = agent, judge
+        self.evaluate_every, self.episodes, self.seed = evaluate_every, episodes, seed
+        self.network = fingerprint(tensors_of(agent.network))
+        self.identity: dict[str, Any] = {
+            "agent": type(agent).__name__,
+            "settings": asdict(agent.settings),
+            "network": self.network,
+            "environment": judge.name,
+            "copies": judge.count,
+            "steps": steps,
+            "evaluate_every": evaluate_every,
+            "episodes": episodes,
+            "seed": seed,
+        }
+        self.step = 0
+        self.evaluations: list[Judged] = []
+        self.began = perf_counter()
+
+    @property
+    def note(self) -> str:
+        """How it goes, in a few words."""
+        return f"mean return {self.evaluations[-1].mean_return.value:.2f}"
+
+    def start(self, path: Path | None) -> None:
+        """From the checkpoint, where there is one; otherwise with the first evaluation."""
+        payload = None if path is None else checkpoints.read(path, LEARNING)
+        if payload is None:
+            self.evaluate()
+            return
+        found = Snapshot.from_bytes(payload, f"The checkpoint {path}", LEARNING)
+        differ = checkpoints.differences(found.identity, self.identity)
+        if differ:
+            raise CheckpointError(
+                f"The checkpoint {path} belongs to another run: {'; '.join(differ.values())}. Give another path, or "
+                "delete it to learn from the start."
+            )
+        self.agent.restore((found.tensors, found.values["agent"]))
+        self.step = found.values["step"]
+        self.evaluations = TypeAdapter(list[Judged]).validate_python(found.values["evaluations"])
+        self.began = perf_counter() - found.values["seconds"]
+
+    def advance(self) -> None:
+        """Learn a little, and evaluate where the grid says so."""
+        before = self.step
+        self.step += self.agent.advance()
+        if self.step // self.evaluate_every > before // self.evaluate_every:
+            self.evaluate()
+
+    def evaluate(self) -> None:
+        """Play, and note the mean return."""
+        seed = derived_seed(self.seed, "evaluation", self.step) % 2**31
+        played = returns(self.agent.player(seed), self.judge, self.episodes, seed)
+        self.evaluations.append(Judged(self.step, Estimate.bootstrap(played, seed), perf_counter() - self.began))
+
+    def write(self, path: Path | None) -> None:
+        """Write the checkpoint."""
+        if path is None:
+            return
+        tensors, values = self.agent.state()
+        kept = {
+            "agent": values,
+            "step": self.step,
+            "evaluations": [asdict(judged) for judged in self.evaluations],
+            "seconds": perf_counter() - self.began,
+        }
+        checkpoints.write(path, Snapshot(tensors, kept, self.identity).to_bytes(), LEARNING)
+
+    def learned(self) -> Learned:
+        """The result."""
+        return Learned(
+            provenance=Provenance(self.network, None, self.seed, perf_counter() - self.began, __version__),
+            agent=self.identity["agent"],
+            environment=self.judge.name,
+            evaluations=tuple(self.evaluations),
+        )
