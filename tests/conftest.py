@@ -9,6 +9,8 @@ import pytest
 # Set before torch is imported: two test processes share two cores, and one thread keeps sums in one order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Hundreds of commands are started; each would compile all of ModelKeep again where Python may not keep the result.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import torch
 from hypothesis import settings
