@@ -56,11 +56,11 @@ class MinAtar:
             reward, over = game.act(self._last[i])
             if reward:
                 rewards[i] = reward
-                self._returns[i] += reward
+                self._returns[i] += float(reward)
             self._steps[i] += 1
             if over or self._steps[i] == MOST_STEPS:
                 ended[i] = True
-                finished.append(float(self._returns[i]))
+                finished.append(self._returns[i])
                 self._returns[i], self._steps[i] = 0.0, 0
                 game.reset()
         return Stepped(self._observed(), rewards, ended, tuple(finished))
