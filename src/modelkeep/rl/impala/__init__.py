@@ -1,0 +1,1 @@
+"""IMPALA with population-based training, written to be read."""

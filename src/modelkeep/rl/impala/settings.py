@@ -1,0 +1,68 @@
+"""Settings of IMPALA, and those that were used for DeepMind Lab, for Atari and here for MinAtar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from modelkeep.errors import bad_parameter
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides how IMPALA learns, apart from its network and its environments.
+
+    The losses are summed over an unroll's steps and over all copies, as the authors do: that is what the gradient's
+    norm and the costs are relative to. `epsilon` is added outside of RMSProp's root (torch's RMSprop).
+    """
+
+    learning_rate: float = 6e-4
+    entropy_cost: float = 0.01
+    epsilon: float = 0.01
+    decay: float = 0.99
+    baseline_cost: float = 0.5
+    discount: float = 0.99
+    unroll: int = 20
+    """Steps of each copy between two updates."""
+    lag: int = 1
+    """How many updates the actors' weights are behind the learner's; 0 is on-policy."""
+    gradient_norm: float = 40.0
+    """The gradient is scaled down to it."""
+    reward: Literal["raw", "clipped", "optimistic"] = "clipped"
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "epsilon", "gradient_norm"):
+            if not getattr(self, name) > 0:
+                raise bad_parameter("Settings", name, "a number above 0", getattr(self, name))
+        for name in ("entropy_cost", "baseline_cost"):
+            if not getattr(self, name) >= 0:
+                raise bad_parameter("Settings", name, "a number of at least 0", getattr(self, name))
+        for name in ("decay", "discount"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise bad_parameter("Settings", name, "between 0 and 1", getattr(self, name))
+        for name, least in (("unroll", 1), ("lag", 0)):
+            if getattr(self, name) < least:
+                raise bad_parameter("Settings", name, f"an integer of at least {least}", getattr(self, name))
+        if self.reward not in ("raw", "clipped", "optimistic"):
+            raise bad_parameter("Settings", "reward", "'raw', 'clipped' or 'optimistic'", self.reward)
+
+    def shaped(self, rewards: Tensor) -> Tensor:
+        """The rewards that are learned from: as they are, clipped to ±1, or 0.3·min(tanh r, 0) + 5·max(tanh r, 0)."""
+        if self.reward == "raw":
+            return rewards
+        if self.reward == "clipped":
+            return rewards.clamp(-1, 1)
+        squeezed = rewards.tanh()
+        return 0.3 * squeezed.clamp(max=0) + 5 * squeezed.clamp(min=0)
+
+
+ATARI = Settings()
+"""Espeholt et al.'s for Atari, but for the learning rate, which is not annealed."""
+
+LAB = Settings(unroll=100, reward="optimistic")
+"""Espeholt et al.'s for DeepMind Lab; the learning rate, the entropy cost and ε are what a population finds."""
+
+MINATAR = Settings(learning_rate=1e-3)
+"""For 32 copies of a MinAtar game and `minatar_network`."""
