@@ -1,0 +1,124 @@
+"""Loss curves: what it costs to reach a loss, against closed forms and by going through all steps."""
+
+from __future__ import annotations
+
+from math import ceil, exp, log
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from modelkeep.completion.curve import Curve, mean_curve, ratio, running_best
+from modelkeep.errors import InputError
+
+# Whole numbers and α of few bits, so that thresholds are exact and rescaling changes no comparison.
+LOSSES = st.lists(st.integers(0, 64), min_size=2, max_size=20)
+ALPHAS = st.sampled_from([0.25, 0.5, 0.75, 1.0])
+
+
+def _curve(losses: list[int]) -> Curve:
+    return Curve(tuple(range(0, 10 * len(losses), 10)), tuple(map(float, losses)))
+
+
+def _decay(rate: float, start: float = 1.0, floor: float = 0.1, steps: int = 1000, grid: int = 5) -> Curve:
+    """L(t) = floor + (start − floor)·exp(−rate·t)."""
+    times = tuple(range(0, steps + 1, grid))
+    return Curve(times, tuple(floor + (start - floor) * exp(-rate * t) for t in times))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 0.8, 0.9])
+@pytest.mark.parametrize(("rate", "start"), [(0.05, 1.0), (0.02, 0.7), (0.011, 0.95), (0.004, 1.0)])
+def test_the_ratio_of_exponential_decays_is_that_of_the_formula(alpha: float, rate: float, start: float) -> None:
+    original_rate, floor, grid = 0.01, 0.1, 5
+    best = floor + 0.9 * exp(-original_rate * 1000)
+    threshold = alpha * best + (1 - alpha) * 1.0
+
+    def cost(rate: float, start: float) -> int:
+        """When the decay crosses the threshold, rounded up to the grid."""
+        return grid * ceil(max(0.0, log((start - floor) / (threshold - floor)) / rate) / grid)
+
+    expected = cost(rate, start) / cost(original_rate, 1.0)
+    found = ratio(_decay(original_rate), _decay(rate, start), alpha)
+    assert found.raw == pytest.approx(expected, abs=0)
+    assert found.value == pytest.approx(min(1.0, expected), abs=0)
+
+
+def test_the_hardness_at_eighty_percent_may_be_less_than_at_fifty() -> None:
+    # Half of the progress came at once, the next thirty percent slowly; the retraining gets both soon.
+    original = Curve((0, 10, 50, 100, 200), (1.0, 0.5, 0.4, 0.15, 0.0))
+    retrained = Curve((0, 5, 20, 100), (0.9, 0.5, 0.15, 0.0))
+    assert ratio(original, retrained, 0.5).value == 0.5
+    assert ratio(original, retrained, 0.8).value == 0.2
+    assert ratio(original, retrained, 1.0).value == 0.5
+
+
+@given(LOSSES, st.integers(-1, 65))
+def test_the_cost_is_the_first_step_at_or_below_the_loss(losses: list[int], loss: int) -> None:
+    reached = [10 * i for i in range(len(losses)) if losses[i] <= loss]
+    assert _curve(losses).cost(loss) == (reached[0] if reached else None)
+    assert running_best(_curve(losses)).cost(loss) == _curve(losses).cost(loss)
+
+
+@given(LOSSES, LOSSES, ALPHAS)
+def test_the_ratio_is_a_share(first: list[int], second: list[int], alpha: float) -> None:
+    original = _curve([65, *first])
+    found = ratio(original, _curve(second), alpha)
+    assert 0 <= found.value <= 1
+    assert found.censored == (min(second) > original.threshold(alpha))
+
+
+@given(LOSSES, st.lists(st.tuples(st.integers(0, 64), st.integers(0, 8)), min_size=2, max_size=20), ALPHAS)
+def test_a_retraining_that_is_nowhere_worse_is_not_harder(
+    first: list[int], second: list[tuple[int, int]], alpha: float
+) -> None:
+    original = _curve([65, *first])
+    worse, better = _curve([loss for loss, _ in second]), _curve([loss - gain for loss, gain in second])
+    assert ratio(original, better, alpha).value <= ratio(original, worse, alpha).value
+
+
+@given(LOSSES, LOSSES, ALPHAS, st.integers(1, 8), st.integers(-20, 20))
+def test_hardness_does_not_depend_on_the_unit_of_the_loss(
+    first: list[int], second: list[int], alpha: float, scale: int, shift: int
+) -> None:
+    def scaled(losses: list[int]) -> Curve:
+        return _curve([scale * loss + shift for loss in losses])
+
+    assert ratio(scaled([65, *first]), scaled(second), alpha) == ratio(_curve([65, *first]), _curve(second), alpha)
+
+
+def test_a_run_that_was_lost_before_it_got_there_counts_as_from_scratch() -> None:
+    original = Curve((0, 10, 20), (1.0, 0.5, 0.0))
+    found = ratio(original, Curve((0, 5), (0.9, 0.4)), 1.0)
+    assert found.censored
+    assert found.value == 1.0
+
+
+def test_a_retraining_that_starts_good_enough_costs_nothing() -> None:
+    assert ratio(Curve((0, 10), (1.0, 0.0)), Curve((0,), (0.5,)), 0.5).value == 0.0
+
+
+def test_the_mean_curve_needs_one_grid() -> None:
+    assert mean_curve([Curve((0, 1), (1.0, 0.0)), Curve((0, 1), (0.5, 0.5))]).losses == (0.75, 0.25)
+    with pytest.raises(InputError, match="same grid"):
+        mean_curve([Curve((0, 1), (1.0, 0.0)), Curve((0, 2), (0.5, 0.5))])
+
+
+@pytest.mark.parametrize(
+    ("steps", "losses"),
+    [((), ()), ((1, 2), (0.0, 0.0)), ((0, 2, 2), (0.0, 0.0, 0.0)), ((0, 1), (0.0,)), ((0, 1), (0.0, float("nan")))],
+    ids=["empty", "not from 0", "not rising", "a loss missing", "not finite"],
+)
+def test_what_is_no_curve_is_refused(steps: tuple[int, ...], losses: tuple[float, ...]) -> None:
+    with pytest.raises(InputError):
+        Curve(steps, losses)
+
+
+@pytest.mark.parametrize("alpha", [0.0, -0.5, 1.1])
+def test_alpha_is_a_share(alpha: float) -> None:
+    with pytest.raises(InputError, match="above 0 and at most 1"):
+        Curve((0, 1), (1.0, 0.0)).threshold(alpha)
+
+
+def test_an_original_that_learnt_nothing_cannot_be_completed() -> None:
+    with pytest.raises(InputError, match="nothing to complete"):
+        ratio(Curve((0, 1), (0.5, 0.5)), Curve((0, 1), (0.5, 0.1)), 1.0)
