@@ -1,0 +1,194 @@
+"""A2C: A3C (Mnih et al. 2016) whose copies of the game act and learn together, in place of asynchronous threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from modelkeep.errors import InputError, TrainingError, bad_parameter
+from modelkeep.rl.agent import Player
+from modelkeep.rl.environments.vector import Environments, State
+from modelkeep.rl.returns import n_step_returns
+from modelkeep.training.batches import derived_seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class A2CSettings:
+    """How A2C learns; the defaults are appendix A's and, where it says nothing, those of Mnih et al. (2016).
+
+    The learning rate falls linearly to 0 over `total` environment steps. The loss is a sum over the n `steps` and over
+    all copies, as that of A3C is over the steps of a thread: `epsilon` and `clip` are meant for that.
+    """
+
+    total: int = 50_000_000
+    learning_rate: float = 6e-4
+    steps: int = 5
+    discount: float = 0.99
+    entropy: float = 0.01
+    value: float = 0.5
+    decay: float = 0.99
+    epsilon: float = 0.1
+    clip: float = 40.0
+    clip_rewards: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("total", "steps"):
+            if getattr(self, name) < 1:
+                raise bad_parameter("A2CSettings", name, "at least 1", getattr(self, name))
+        for name in ("learning_rate", "epsilon", "clip"):
+            if not getattr(self, name) > 0:
+                raise bad_parameter("A2CSettings", name, "a number above 0", getattr(self, name))
+        for name in ("discount", "decay"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise bad_parameter("A2CSettings", name, "a number from 0 to 1", getattr(self, name))
+
+
+ATARI = A2CSettings()
+MINATAR = A2CSettings(total=500_000, learning_rate=3e-3, epsilon=0.01, clip_rewards=False)
+
+
+class A2C:
+    """An advantage actor-critic: the network maps observations to logits and values (`rl.networks`).
+
+    >>> from modelkeep.rl.environments.making import make
+    >>> from modelkeep.rl.networks import minatar_actor_critic
+    >>> agent = A2C(make("minatar/breakout", 16), minatar_actor_critic(channels=4, actions=3), MINATAR, seed=0)
+    >>> agent.advance()
+    80
+    """
+
+    def __init__(self, environments: Environments, network: nn.Module, settings: A2CSettings, seed: int) -> None:
+        self.environments, self.network, self.settings = environments, network, settings
+        trained = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        if not trained:
+            raise InputError("No parameter of the network requires a gradient, so there is nothing to learn.")
+        self.optimizer = RMSProp(trained, settings.decay, settings.epsilon)
+        self.generator = torch.Generator().manual_seed(derived_seed(seed, "actions"))
+        self.observations = environments.reset(derived_seed(seed, "environments"))
+        self.taken = 0  # environment steps
+        with torch.inference_mode():
+            logits, values = network(torch.from_numpy(self.observations))
+        count, actions = environments.count, environments.actions
+        if logits.shape != (count, actions) or values.shape != (count,):
+            raise InputError(
+                f"For {count} copies of {environments.name} the network must give logits {(count, actions)} and values "
+                f"{(count,)}. Got {tuple(logits.shape)} and {tuple(values.shape)}."
+            )
+        self.noted: dict[str, list[float]] = {}
+
+    def advance(self) -> int:
+        """n steps of every copy, then one update of the weights."""
+        settings, count = self.settings, self.environments.count
+        observations, actions, rewards, ended = [], [], [], []
+        for _ in range(settings.steps):
+            observations.append(self.observations)
+            actions.append(sampled(self.network, self.observations, self.generator))
+            stepped = self.environments.step(actions[-1])
+            self.observations = stepped.observations
+            rewards.append(stepped.rewards.clip(-1, 1) if settings.clip_rewards else stepped.rewards)
+            ended.append(stepped.ended)
+            self.note(returns=stepped.returns)
+        with torch.inference_mode():
+            _, bootstrap = self.network(torch.from_numpy(self.observations))
+        returns = n_step_returns(np.stack(rewards), np.stack(ended), bootstrap.numpy(), settings.discount)
+        self.learn(np.concatenate(observations), np.concatenate(actions), returns.ravel())
+        self.taken += settings.steps * count
+        return settings.steps * count
+
+    def learn(self, observations: NDArray[np.uint8], actions: NDArray[np.int64], returns: NDArray[np.float32]) -> None:
+        """Follow the gradient of −log π(a|s)(R − V(s)) + c_v (R − V(s))² − c_e H(π(·|s)), added up."""
+        settings = self.settings
+        logits, values = self.network(torch.from_numpy(observations))
+        log_policy = logits.log_softmax(1)
+        advantages = torch.from_numpy(returns) - values
+        chosen = log_policy.gather(1, torch.from_numpy(actions).unsqueeze(1)).squeeze(1)
+        entropy = -(log_policy.exp() * log_policy).sum()
+        errors = advantages.square().sum()
+        loss = settings.value * errors - chosen.dot(advantages.detach()) - settings.entropy * entropy
+        rate = settings.learning_rate * max(0.0, 1 - self.taken / settings.total)
+        norm = self.optimizer.step(loss, rate, settings.clip)
+        if not isfinite(norm):
+            raise TrainingError(
+                f"The gradient is no longer finite after {self.taken:,} environment steps. Lower the learning rate."
+            )
+        count = len(observations)
+        self.note(loss=[loss.item() / count], entropy=[entropy.item() / count], value_error=[errors.item() / count])
+
+    def player(self, seed: int) -> Player:
+        """The policy as it is now: actions are drawn from it, not the likeliest ones taken."""
+        generator = torch.Generator().manual_seed(derived_seed(seed, "player"))
+        return lambda observations, begun: sampled(self.network, observations, generator)
+
+    def state(self) -> State:
+        tensors, values = self.environments.state()
+        kept = {f"environments/{name}": tensor for name, tensor in tensors.items()}
+        kept |= {f"network/{name}": tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
+        kept |= {f"squares/{name}": tensor.clone() for name, tensor in self.optimizer.squares.items()}
+        kept["generator"] = self.generator.get_state()
+        kept["observations"] = torch.from_numpy(self.observations.copy())
+        return kept, {"environments": values, "taken": self.taken}
+
+    def restore(self, state: State) -> None:
+        tensors, values = state
+
+        def part(prefix: str) -> dict[str, torch.Tensor]:
+            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+
+        self.environments.restore((part("environments/"), values["environments"]))
+        self.network.load_state_dict(part("network/"))
+        for name, square in part("squares/").items():
+            self.optimizer.squares[name].copy_(square)
+        self.generator.set_state(tensors["generator"])
+        self.observations = tensors["observations"].numpy().copy()
+        self.taken = values["taken"]
+
+    def note(self, **values: Sequence[float]) -> None:
+        """Keep values for the next `metrics`."""
+        for name, some in values.items():
+            self.noted.setdefault(name, []).extend(some)
+
+    def metrics(self) -> dict[str, float]:
+        """Means since the last call; `returns` are those of the episodes that ended."""
+        means = {name: float(np.mean(some)) for name, some in self.noted.items() if some}
+        self.noted = {}
+        return means
+
+
+class RMSProp:
+    """RMSProp as DeepMind has it, with ε inside of the square root: θ ← θ − η ∆θ / √(g + ε), g the mean of ∆θ².
+
+    Torch's adds ε to the root: with ε = 0.1 and small gradients that would be steps three times as long.
+    """
+
+    def __init__(self, parameters: dict[str, nn.Parameter], decay: float, epsilon: float) -> None:
+        self.parameters: list[torch.Tensor] = list(parameters.values())
+        self.decay, self.epsilon = decay, epsilon
+        self.squares = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
+
+    def step(self, loss: torch.Tensor, rate: float, clip: float) -> float:
+        """One step along the gradient of the loss, shortened to the norm `clip`; what its norm was."""
+        gradients = torch.autograd.grad(loss, self.parameters)
+        norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
+        with torch.no_grad():
+            if norm > clip:
+                torch._foreach_mul_(gradients, clip / norm)
+            squares = list(self.squares.values())
+            torch._foreach_mul_(squares, self.decay)
+            torch._foreach_addcmul_(squares, gradients, gradients, 1 - self.decay)
+            roots = torch._foreach_add(squares, self.epsilon)
+            torch._foreach_sqrt_(roots)
+            torch._foreach_addcdiv_(self.parameters, gradients, roots, -rate)
+        return norm
+
+
+def sampled(network: nn.Module, observations: NDArray[np.uint8], generator: torch.Generator) -> NDArray[np.int64]:
+    """Actions drawn from the policy, one for each observation."""
+    with torch.inference_mode():
+        logits, _ = network(torch.from_numpy(observations))
+        return torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1).numpy()
