@@ -1,0 +1,137 @@
+"""Modulation finds what is hard or easy at equal accuracy, judges it by seeds it has not seen, and can be killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from modelkeep.completion.modulation import Measured, Modulation, Settings, modulate
+from modelkeep.completion.searchable import searchable
+from modelkeep.errors import InputError, StudyError
+
+SPACE = {"depth": [0, 1, 2, 3], "skips": [True, False], "width": [8, 16, 32]}
+BASELINE = {"depth": 1, "skips": False, "width": 16}
+
+
+def known(settings: Settings, seed: int) -> Measured:
+    """A hardness that rises with depth and without skips; depth 3 is the hardest, and too inaccurate."""
+    hardness = 0.2 + 0.2 * settings["depth"] - 0.15 * settings["skips"] + 0.01 * (seed % 2)
+    return Measured({"T1": max(hardness, 0.0), "T2": 1.0}, 0.9 - 0.1 * (settings["depth"] == 3))
+
+
+def searched(measure: Any = known, **changed: Any) -> Modulation:
+    given: dict[str, Any] = {
+        "baseline": BASELINE,
+        "direction": "harder",
+        "trials": 25,
+        "tolerance": 0.01,
+        "search_seeds": [0, 1],
+        "held_out_seeds": [10, 11, 12, 13],
+        "seed": 0,
+    }
+    return modulate(SPACE, measure, **{**given, **changed})
+
+
+def test_finds_the_hardest_of_those_that_are_accurate() -> None:
+    found = searched()
+    assert (found.found.settings["depth"], found.found.settings["skips"]) == (2, False)
+    assert found.found.hardness.value == pytest.approx(0.605)
+    assert found.difference.value == pytest.approx(0.2)
+    assert found.baseline.strongest == "T1"
+    assert found.holds is True
+    assert Modulation.from_json(found.to_json()).found == found.found
+
+
+def test_finds_the_easiest() -> None:
+    found = searched(direction="easier")
+    assert (found.found.settings["depth"], found.found.settings["skips"]) == (0, True)
+    assert found.holds is True
+
+
+def test_the_first_trial_is_the_baseline() -> None:
+    assert searched(trials=1).searched == ((BASELINE, pytest.approx(0.405), pytest.approx(0.9)),)
+
+
+def test_luck_on_the_searched_seeds_does_not_hold() -> None:
+    """Where the hardness is noise of the seed and the settings alike, held-out seeds show no difference."""
+
+    def noise(settings: Settings, seed: int) -> Measured:
+        drawn = torch.rand((), generator=torch.Generator().manual_seed(hash((seed, *settings.values())) % 2**31))
+        return Measured({"T1": drawn.item()}, 0.9)
+
+    found = searched(noise, held_out_seeds=list(range(10, 40)))
+    best = max(hardness for _, hardness, _ in found.searched)
+    assert best > found.searched[0][1] + 0.1
+    assert found.holds is None
+
+
+def test_what_is_less_accurate_on_held_out_seeds_does_not_hold() -> None:
+    def later_worse(settings: Settings, seed: int) -> Measured:
+        worse = 0.2 * (seed >= 10 and settings["depth"] == 2)
+        return Measured({"T1": 0.1 + 0.2 * settings["depth"]}, 0.9 - worse - 0.5 * (settings["depth"] == 3))
+
+    assert searched(later_worse).holds is False
+
+
+def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    class Killed(BaseException):
+        pass
+
+    asked: list[tuple[Settings, int]] = []
+
+    def dying(settings: Settings, seed: int) -> Measured:
+        asked.append((settings, seed))
+        if len(asked) in (1, 9, 10, 30):
+            raise Killed
+        return known(settings, seed)
+
+    storage = tmp_path / "search.journal"
+    for _ in range(4):
+        with pytest.raises(Killed):
+            searched(dying, trials=12, storage=storage)
+    resumed = searched(dying, trials=12, storage=storage)
+    whole = searched(trials=12)
+    assert resumed.searched == whole.searched
+    assert resumed.difference == whole.difference
+    count = len(asked)
+    searched(dying, trials=12, storage=storage)
+    assert len(asked) == count, "nothing is measured twice"
+    with pytest.raises(StudyError, match="other settings"):
+        searched(trials=12, storage=storage, tolerance=0.5)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"direction": "faster"},
+        {"trials": 0},
+        {"baseline": {**BASELINE, "depth": 9}},
+        {"baseline": {"depth": 1}},
+        {"held_out_seeds": [1, 2]},
+    ],
+    ids=["direction", "trials", "value", "setting", "seeds"],
+)
+def test_bad_parameters_are_refused(changed: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        searched(**changed)
+
+
+@pytest.mark.parametrize("normalisation", ["none", "batch", "group"])
+@pytest.mark.parametrize("skips", [True, False])
+def test_searchable_networks_take_images_and_give_logits(normalisation: Any, skips: bool) -> None:
+    network = searchable(
+        (1, 12, 12), 5, width=4, before=2, after=2, hidden=0, stride=1, normalisation=normalisation, skips=skips
+    )
+    assert network(torch.rand(3, 1, 12, 12)).shape == (3, 5)
+    changed = network.lower(torch.rand(3, 1, 12, 12))
+    assert network.upper(changed).shape == (3, 5)
+
+
+def test_searchable_refuses_what_is_no_network() -> None:
+    with pytest.raises(InputError, match="odd"):
+        searchable((1, 8, 8), 10, kernel=4)
+    with pytest.raises(InputError, match="'none', 'batch' or 'group'"):
+        searchable((1, 8, 8), 10, normalisation="layer")  # type: ignore[arg-type]
