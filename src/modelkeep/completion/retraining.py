@@ -1,0 +1,82 @@
+"""Retraining: a training whose error rate is measured on the grid of steps that equation 1 needs."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+
+from modelkeep.completion.curve import Curve
+from modelkeep.completion.initialise import reset
+from modelkeep.completion.part import Part
+from modelkeep.data import Data
+from modelkeep.errors import CheckpointError, InputError
+from modelkeep.model import Model
+from modelkeep.results import Estimate
+from modelkeep.training import Objective, OwnGradients, Recipe, cross_entropy, evaluate, fit
+from modelkeep.training import checkpoint as checkpoints
+from modelkeep.training.checkpoint import Snapshot
+
+WHOLE = Part("the whole network", ("",))
+
+
+@dataclass(frozen=True, eq=False)
+class Retrained:
+    """What a (re)training gives: the losses on its way, and the model at its end."""
+
+    curve: Curve
+    model: Model
+
+
+def curve_of(
+    model: Model,
+    data: Data,
+    held_out: Data,
+    recipe: Recipe,
+    *,
+    objective: Objective | OwnGradients = cross_entropy,
+    seed: int,
+    checkpoint: Path | None = None,
+) -> Curve:
+    """Train `model` in place, as `fit` does; its error rate on `held_out` at 0 and at each `recipe.evaluate_every`.
+
+    Called again with a `checkpoint` and the model as it was at the start, it goes on to the same curve.
+    """
+    if recipe.steps is None or recipe.evaluate_every is None:
+        raise InputError(
+            "The cost of a training is counted in steps on a grid: its recipe needs steps=… and evaluate_every=…. "
+            f"Got steps={recipe.steps} and evaluate_every={recipe.evaluate_every}."
+        )
+    if checkpoint is not None:
+        _require_start(model, checkpoint)
+    _, start = evaluate(model, held_out, 4 * recipe.batch_size)
+    fitted = fit(model, data, objective, recipe, seed=seed, held_out=held_out, checkpoint=checkpoint)
+    losses = [(0, _error_rate(start))] + [(row.step, _error_rate(row.accuracy)) for row in fitted.history]
+    steps, rates = zip(*losses, strict=True)
+    return Curve(steps, rates)
+
+
+def original(
+    model: Model, data: Data, held_out: Data, recipe: Recipe, *, seed: int, checkpoint: Path | None = None
+) -> Retrained:
+    """T: the training of such a model from scratch. `model` gives the architecture only, and is not changed."""
+    fresh = Model.from_card(deepcopy(model.module), model.card, model.device)
+    reset(fresh.module, WHOLE, seed=seed)
+    return Retrained(curve_of(fresh, data, held_out, recipe, seed=seed, checkpoint=checkpoint), fresh)
+
+
+def _require_start(model: Model, path: Path) -> None:
+    """Only the model at the start has the loss of step 0; `fit` would also go on with the one that was reached."""
+    payload = checkpoints.read(path)
+    if payload is None:
+        return
+    if Snapshot.from_bytes(payload, f"The checkpoint {path}").identity.get("model") != model.fingerprint():
+        raise CheckpointError(
+            f"The checkpoint {path} belongs to a run that began with other weights than this model has. "
+            "Give the model as it was at the start, or another path."
+        )
+
+
+def _error_rate(accuracy: Estimate | None) -> float:
+    assert accuracy is not None, "there are held-out data, so there is an accuracy"
+    return 1 - accuracy.value
