@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 
 class ModelKeepError(Exception):
@@ -34,7 +35,9 @@ class DataError(ModelKeepError):
 
 
 class TrainingError(ModelKeepError):
-    """A training cannot go on, because its loss or its weights are no longer finite."""
+    """A training cannot go on, because its loss or its weights are no longer finite; `history` is how far it came."""
+
+    history: tuple[Any, ...] = ()
 
 
 class CheckpointError(ModelKeepError):

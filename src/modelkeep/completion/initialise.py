@@ -26,6 +26,8 @@ _DRAW: dict[Scheme, Callable[[torch.Tensor], Any]] = {
     "caffe": partial(init.kaiming_uniform_, nonlinearity="linear"),  # U(±√(3 / fan_in)), Caffe's "xavier" filler
     "orthogonal": init.orthogonal_,
 }
+SCHEMES = tuple(_DRAW)
+"""The schemes of T4: all but "own"."""
 
 
 def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -> None:

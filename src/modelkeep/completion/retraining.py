@@ -10,7 +10,7 @@ from modelkeep.completion.curve import Curve
 from modelkeep.completion.initialise import reset
 from modelkeep.completion.part import Part
 from modelkeep.data import Data
-from modelkeep.errors import CheckpointError, InputError
+from modelkeep.errors import CheckpointError, InputError, TrainingError
 from modelkeep.model import Model
 from modelkeep.results import Estimate
 from modelkeep.training import Objective, OwnGradients, Recipe, cross_entropy, evaluate, fit
@@ -40,7 +40,8 @@ def curve_of(
 ) -> Curve:
     """Train `model` in place, as `fit` does; its error rate on `held_out` at 0 and at each `recipe.evaluate_every`.
 
-    Called again with a `checkpoint` and the model as it was at the start, it goes on to the same curve.
+    Called again with a `checkpoint` and the model as it was at the start, it goes on to the same curve. A training
+    that diverges gives no right answer from then on: its error rate is 1.
     """
     if recipe.steps is None or recipe.evaluate_every is None:
         raise InputError(
@@ -50,10 +51,18 @@ def curve_of(
     if checkpoint is not None:
         _require_start(model, checkpoint)
     _, start = evaluate(model, held_out, 4 * recipe.batch_size)
-    fitted = fit(model, data, objective, recipe, seed=seed, held_out=held_out, checkpoint=checkpoint)
-    losses = [(0, _error_rate(start))] + [(row.step, _error_rate(row.accuracy)) for row in fitted.history]
-    steps, rates = zip(*losses, strict=True)
-    return Curve(steps, rates)
+    try:
+        fitted = fit(model, data, objective, recipe, seed=seed, held_out=held_out, checkpoint=checkpoint)
+        history, rest = fitted.history, range(0)
+    except TrainingError as error:
+        history = error.history
+        rest = range((len(history) + 1) * recipe.evaluate_every, recipe.steps + 1, recipe.evaluate_every)
+    losses = {
+        0: _error_rate(start),
+        **{row.step: _error_rate(row.accuracy) for row in history},
+        **dict.fromkeys(rest, 1.0),
+    }
+    return Curve(tuple(losses), tuple(losses.values()))
 
 
 def original(

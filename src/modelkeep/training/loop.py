@@ -67,9 +67,13 @@ def fit(
             task.advance(run.step)
             written = shown = perf_counter()
             while not run.stopped and not interrupted():
-                run.take_step()
-                if run.evaluation_due():
-                    run.evaluate()
+                try:
+                    run.take_step()
+                    if run.evaluation_due():
+                        run.evaluate()
+                except TrainingError as error:
+                    error.history = tuple(run.history)
+                    raise
                 now = perf_counter()
                 if run.stopped or interrupted() or now - written >= checkpoint_seconds:
                     run.write(path)
