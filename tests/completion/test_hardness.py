@@ -47,7 +47,8 @@ def test_runs_that_never_got_there_count_as_one_and_are_counted() -> None:
     assert [found.cell("conv1", "T1", alpha).censored for alpha in (0.5, 0.8, 1.0)] == [0, 1, 1]
     cell = found.cell("conv1", "T1", 1.0)
     assert (cell.values, cell.runs, cell.cost) == ((0.2, 1.0), 2, 60.0)
-    assert cell.seconds is None  # of the second run they were not measured
+    assert cell.seconds == 60.0 * 0.5  # by the run that was timed
+    assert hardness([never]).cell("conv1", "T1", 1.0).seconds is None
 
 
 def test_the_bound_is_the_least_mean_and_names_the_strongest_procedure() -> None:

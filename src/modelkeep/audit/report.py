@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from modelkeep import pages
 from modelkeep.attack import Attacked
 from modelkeep.attack.curve import RobustnessCurve
 from modelkeep.audit.attacks import AttackReport, adversarial_npz, attack_pictures
@@ -14,9 +15,8 @@ from modelkeep.audit.explanations import Explanations
 from modelkeep.audit.findings import percent
 from modelkeep.audit.hardening import hardening_cards, hardening_notes, hardening_pictures, hardening_verdict
 from modelkeep.audit.picture import Picture
-from modelkeep.errors import ModelKeepError
-from modelkeep.files import replacing
 from modelkeep.harden import Hardened, Scoreboard
+from modelkeep.pages import write_files
 from modelkeep.results import Estimate, Result
 
 
@@ -95,33 +95,7 @@ def _figures(
     )
 
 
-def write_files(folder: str | Path, files: dict[str, str | bytes]) -> tuple[Path, ...]:
-    """Write each of the named files whole or not at all, and say where they are."""
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return tuple(_replace(folder / name, content) for name, content in files.items())
-    except OSError as error:
-        raise ModelKeepError(
-            f"The report cannot be written to '{folder}': {error.strerror}. Name another folder with --out."
-        ) from error
-
-
 def _page(template: str, **values: Any) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("modelkeep.audit"),
-        autoescape=True,  # class names and file names come from outside
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = pages.environment("modelkeep.audit")
     environment.filters["percent"] = percent
     return environment.get_template(template).render(values)
-
-
-def _replace(path: Path, content: str | bytes) -> Path:
-    with replacing(path) as unfinished:
-        unfinished.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
-    return path

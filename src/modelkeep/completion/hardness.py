@@ -45,7 +45,7 @@ class Cell:
 
     `values` has the hardness of each seed. `censored` of `runs` retrainings never reached the loss; they count as 1.
     `cost` is the mean of the steps that completion took, from scratch where that is faster, and `original_cost` that
-    of the steps which the original training took to the same losses; `seconds` and `original_seconds` likewise.
+    of the steps which the original training took to the same losses; `seconds` and `original_seconds` are their time.
     """
 
     part: str
@@ -81,14 +81,16 @@ class Cell:
 class Bound:
     """Equation 1's infimum for a part at α: the least mean over the procedures, from scratch (1) included.
 
-    `procedure` is the strongest one, "T" where nothing was faster than training from scratch. It is an upper bound:
-    a better procedure may exist.
+    `procedure` is the strongest one, "T" where nothing was faster than training from scratch; `censored` of its `runs`
+    never got there. It is an upper bound: a better procedure may exist.
     """
 
     part: str
     alpha: float
     procedure: str
     hardness: Estimate
+    censored: int
+    runs: int
     cost: float
     original_cost: float
     seconds: float | None
@@ -136,12 +138,19 @@ class Hardness(Result):
     def bound(self, part: str, alpha: float) -> Bound:
         """The hardness of a part at α by equation 1, and the strongest procedure."""
         best = min(self.of(part, alpha), key=lambda cell: cell.mean.value)
-        if best.mean.value < 1:
-            name, mean, cost, seconds = best.procedure, best.mean, best.cost, best.seconds
-        else:
-            name, cost, seconds = SCRATCH, best.original_cost, best.original_seconds
-            mean = Estimate(1.0, 1.0, 1.0, best.mean.n)
-        return Bound(part, alpha, name, mean, cost, best.original_cost, seconds, best.original_seconds)
+        faster = best.mean.value < 1
+        return Bound(
+            part=part,
+            alpha=alpha,
+            procedure=best.procedure if faster else SCRATCH,
+            hardness=best.mean,
+            censored=best.censored,
+            runs=best.runs,
+            cost=best.cost,
+            original_cost=best.original_cost,
+            seconds=best.seconds if faster else best.original_seconds,
+            original_seconds=best.original_seconds,
+        )
 
     def rows(self) -> list[tuple[str, str]]:
         bounds = [(part, [self.bound(part, alpha) for alpha in self.alphas]) for part in self.parts]
@@ -200,7 +209,8 @@ def hardness(retrainings: Sequence[Retraining], *, alphas: Sequence[float] = ALP
 def _cell(group: list[Retraining], alpha: float, seed: int) -> Cell:
     found = [ratio(each.original, each.retrained, alpha) for each in group]
     originals = [each.original.cost(each.original.threshold(alpha)) or 0 for each in group]
-    costs = [ratio.value * cost for ratio, cost in zip(found, originals, strict=True)]
+    cost = float(np.mean([ratio.value * steps for ratio, steps in zip(found, originals, strict=True)]))
+    original_cost = float(np.mean(originals))
     values = _over_settings(group, [ratio.value for ratio in found])
     return Cell(
         part=group[0].part,
@@ -210,10 +220,10 @@ def _cell(group: list[Retraining], alpha: float, seed: int) -> Cell:
         mean=Estimate.bootstrap(values, seed),
         censored=sum(ratio.censored for ratio in found),
         runs=len(found),
-        cost=float(np.mean(costs)),
-        original_cost=float(np.mean(originals)),
-        seconds=_mean_seconds(costs, [each.seconds_per_step for each in group]),
-        original_seconds=_mean_seconds(originals, [each.original_seconds_per_step for each in group]),
+        cost=cost,
+        original_cost=original_cost,
+        seconds=_seconds(cost, [each.seconds_per_step for each in group]),
+        original_seconds=_seconds(original_cost, [each.original_seconds_per_step for each in group]),
     )
 
 
@@ -233,6 +243,7 @@ def _over_settings(group: list[Retraining], values: list[float]) -> tuple[float,
     return tuple(float(np.mean(list(settings.values()))) for settings in by_seed.values())
 
 
-def _mean_seconds(steps: Sequence[float], seconds_per_step: Sequence[float | None]) -> float | None:
-    known = [count * seconds for count, seconds in zip(steps, seconds_per_step, strict=True) if seconds is not None]
-    return float(np.mean(known)) if len(known) == len(steps) else None
+def _seconds(cost: float, seconds_per_step: Sequence[float | None]) -> float | None:
+    """What so many steps take, by the runs that were timed."""
+    known = [seconds for seconds in seconds_per_step if seconds is not None]
+    return cost * float(np.mean(known)) if known else None

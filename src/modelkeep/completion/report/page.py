@@ -1,0 +1,39 @@
+"""The completion page: one HTML file that says how hard each part of a model is to get back, and what that costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from modelkeep import pages, plots
+from modelkeep.completion.hardness import SCRATCH, Hardness
+from modelkeep.completion.report.price import Price
+from modelkeep.completion.report.words import answer, duration, strongest_for
+
+
+def completion_page(
+    hardness: Hardness, path: str | Path, price: Price | None = None, *, subject: str = "this model"
+) -> Path:
+    """Write the page about `subject` to `path`; it needs no other file.
+
+    With a `price`, and where the seconds per step were measured, costs are also told in money.
+    """
+    bounds = strongest_for(hardness)
+    environment = pages.environment("modelkeep.completion.report")
+    environment.filters["duration"] = duration
+    page = environment.get_template("completion.html").render(
+        subject=subject,
+        answer=answer(hardness),
+        hardness=hardness,
+        hardest=bounds[0],
+        easiest=bounds[-1],
+        seeds=max(len(cell.values) for cell in hardness.cells),
+        censored=sum(cell.censored for cell in hardness.cells if cell.alpha == hardness.alphas[-1]),
+        runs=sum(cell.runs for cell in hardness.cells if cell.alpha == hardness.alphas[-1]),
+        timed=any(bound.seconds is not None for bound in bounds),
+        price=price,
+        scratch=SCRATCH,
+        picture=plots.data_uri(hardness.draw()),
+        provenance=hardness.provenance,
+    )
+    path = Path(path)
+    return pages.write_files(path.parent, {path.name: page})[0]
