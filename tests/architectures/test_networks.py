@@ -33,11 +33,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("lenet", {"input_shape": [3, 32, 32], "classes": 100}),
     ("resnet50", {"input_shape": [3, 64, 64], "classes": 10}),
     ("shallow_cnn", {"input_shape": [1, 28, 28], "classes": 10}),
+    ("small_alexnet", {"input_shape": [1, 28, 28], "classes": 10, "width": 8}),
+    ("small_alexnet", {"input_shape": [3, 32, 32], "classes": 10}),
     ("small_cnn", {"input_shape": [1, 8, 8], "classes": 10}),
     ("small_cnn", {"input_shape": [3, 5, 9], "classes": 2}),
     ("small_liresnet", {"input_shape": [1, 8, 8], "classes": 10, "blocks": 2, "width": 8, "hidden": 16}),
     ("small_resnet", {"input_shape": [1, 28, 28], "classes": 10, "blocks": 1}),
-    ("small_resnet", {"input_shape": [3, 32, 32], "classes": 10, "width": 8}),
+    ("small_resnet", {"input_shape": [3, 32, 32], "classes": 10, "width": 8, "stride": 2}),
     ("vgg16_bn", {"input_shape": [3, 32, 32], "classes": 10, "hidden": [32]}),
 ]
 each_network = pytest.mark.parametrize(("name", "arguments"), CASES, ids=[f"{n}-{a['input_shape']}" for n, a in CASES])

@@ -5,7 +5,7 @@ Arguments are JSON values, so a model's card can keep them; submodules bear the 
 
 from __future__ import annotations
 
-from modelkeep.architectures.alexnets import alexnet
+from modelkeep.architectures.alexnets import alexnet, small_alexnet
 from modelkeep.architectures.certifiable import cnn_2c2f, cnn_4c3f, cnn_6c2f, cnn_8c2f, cnn_8c2f_full
 from modelkeep.architectures.cnn import deep_cnn, lenet, shallow_cnn, small_cnn
 from modelkeep.architectures.efficientnet import efficientnet_lite0
@@ -30,6 +30,7 @@ __all__ = [
     "names",
     "resnet50",
     "shallow_cnn",
+    "small_alexnet",
     "small_cnn",
     "small_liresnet",
     "small_resnet",

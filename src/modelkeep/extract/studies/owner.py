@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from modelkeep.extract.studies.networks import built
 from modelkeep.guard.defences.misinformation import reverse_cross_entropy
 from modelkeep.guard.outliers import OutlierExposure
 from modelkeep.model import Model
+from modelkeep.study.once import shared_folder
 from modelkeep.study.trial import canonical, workdir
 from modelkeep.training import Objective, Recipe, fit
 
@@ -96,21 +95,7 @@ def _owner(task: str, plan_text: str, seed: int, folder: Path) -> Owner:
 
 
 def _train_once(model: Model, whose: Owner, role: str, objective: Callable[[Arrangement], Objective]) -> None:
-    """Train in a folder that all trials share, one process at a time: the others find it done, and take it over."""
-    settings = canonical([whose.task, whose.plan.examples, whose.plan.network, whose.plan.training, whose.seed, role])
-    kept = workdir().parent / f"{role}-{sha256(settings.encode()).hexdigest()[:16]}"
-    kept.mkdir(parents=True, exist_ok=True)
+    settings = [whose.task, whose.plan.examples, whose.plan.network, whose.plan.training, whose.seed, role]
     recipe = Recipe.from_json(whose.plan.training)
-    with _alone(kept / "lock"):
+    with shared_folder(role, settings) as kept:
         fit(model, whose.data.train, objective(whose.data), recipe, seed=whose.seed, checkpoint=kept / "training")
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process at a time. Windows has no such lock; there two may train the same, and end with the same bits."""
-    with path.open("w") as file:
-        with suppress(ImportError):
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
