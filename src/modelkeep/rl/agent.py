@@ -25,7 +25,10 @@ class Agent(Protocol):
     freezes is the network. The same seed and network give the same run, interrupted and resumed or not.
     """
 
-    network: nn.Module
+    @property
+    def network(self) -> nn.Module:
+        """What it plays with and trains."""
+        ...
 
     @property
     def settings(self) -> DataclassInstance:

@@ -67,13 +67,20 @@ class Actors:
             rewards.append(self.step(chosen[:, 0]))
             observations.append(self.observations)
             begun.append(self.begun)
-        played = (torch.stack(part) for part in (observations, begun, actions, log_mu, rewards))
-        return Unroll(*played, output, cell)
+        return Unroll(
+            torch.stack(observations),
+            torch.stack(begun),
+            torch.stack(actions),
+            torch.stack(log_mu),
+            torch.stack(rewards),
+            output,
+            cell,
+        )
 
     def step(self, actions: Tensor) -> Tensor:
         """One step of every level; the rewards."""
         stepped: list[Stepped] = []
-        shares = actions.split([level.count for level in self.environments])
+        shares = torch.split(actions, [level.count for level in self.environments])
         for level, share, returns in zip(self.environments, shares, self.returns, strict=True):
             stepped.append(level.step(share.numpy()))
             returns.extend(stepped[-1].returns)

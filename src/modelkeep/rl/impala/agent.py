@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -17,11 +16,9 @@ from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State
 from modelkeep.rl.impala.acting import Actors, Unroll, tensors_of_unroll, within
 from modelkeep.rl.impala.network import ImpalaNetwork
-from modelkeep.rl.impala.settings import Settings
+from modelkeep.rl.impala.settings import EVOLVED, Settings
 from modelkeep.rl.impala.vtrace import vtrace
 from modelkeep.training.part import load_into, tensors_of
-
-EVOLVED = ("entropy_cost", "learning_rate", "epsilon")  # what population-based training changes while it learns
 
 
 class Impala:
@@ -119,7 +116,7 @@ class Impala:
         """Go on with the parent's weights and optimizer, and with new values of some settings."""
         load_into(self.network, tensors_of(parent.network))
         self.optimizer.load_state_dict(copy.deepcopy(parent.optimizer.state_dict()))
-        self.settings = replace(self.settings, **dict(values))  # type: ignore[arg-type]
+        self.settings = self.settings.evolved(values)
         for returns in self.actors.returns:
             returns.clear()
 
@@ -148,7 +145,7 @@ class Impala:
         self.optimizer.load_state_dict(optimizer)
         self.actors.restore((within(tensors, "actors/"), values["actors"]))
         self.queue = deque(Unroll(**within(tensors, f"queue/{i}/")) for i in range(values["waiting"]))
-        self.settings = replace(self.settings, **values["evolved"])
+        self.settings = self.settings.evolved(values["evolved"])
 
     def metrics(self) -> dict[str, float]:
         """Per step, the two losses and the entropy, since the last call; and the score."""

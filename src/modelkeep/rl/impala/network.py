@@ -45,7 +45,7 @@ class Section(nn.Module):
 
 
 class ImpalaNetwork(nn.Module):
-    """Policy and value of what is observed and remembered; `section1`, `section2`, …, `linear`, `lstm`, `policy`, `value`.
+    """Policy and value of what is seen and remembered; its children: `section1` …, `linear`, `lstm`, `policy`, `value`.
 
     The defaults are the paper's large network, whose weights are as many as in model completion's table 7 when it sees
     3 × 144 × 192. The table's 526,336 parameters of the LSTM are those of 256 inputs and torch's two vectors of biases,
@@ -100,7 +100,7 @@ class ImpalaNetwork(nn.Module):
         x = observations.flatten(0, 1).float() / self.scale
         for number in range(1, self.sections + 1):
             x = self.get_submodule(f"section{number}")(x)
-        x = functional.relu(self.linear(functional.relu(x).flatten(1))).unflatten(0, observations.shape[:2])
+        x = functional.relu(self.linear(functional.relu(x).flatten(1))).view(*observations.shape[:2], -1)
         kept = (~begun).to(x.dtype)[..., None]
         outputs = []
         for t in range(len(x)):  # only the LSTM goes step by step; everything else takes all steps at once
@@ -111,7 +111,5 @@ class ImpalaNetwork(nn.Module):
 
 
 def minatar_network(observation_shape: Sequence[int], actions: int) -> ImpalaNetwork:
-    """The same in small, for MinAtar's 10×10: one section without pooling and with one block."""
-    return ImpalaNetwork(
-        observation_shape, actions, channels=(16,), blocks=1, pooled=False, linear=128, lstm=128, scale=1.0
-    )
+    """The same in small, for MinAtar's 10×10 of zeros and ones: one section with one block."""
+    return ImpalaNetwork(observation_shape, actions, channels=(16,), blocks=1, linear=128, lstm=128, scale=1.0)

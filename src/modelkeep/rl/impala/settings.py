@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
 
 from modelkeep.errors import bad_parameter
+
+EVOLVED = ("entropy_cost", "learning_rate", "epsilon")
+"""What population-based training changes while an agent learns."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,16 @@ class Settings:
                 raise bad_parameter("Settings", name, f"an integer of at least {least}", getattr(self, name))
         if self.reward not in ("raw", "clipped", "optimistic"):
             raise bad_parameter("Settings", "reward", "'raw', 'clipped' or 'optimistic'", self.reward)
+
+    def evolved(self, values: Mapping[str, float]) -> Settings:
+        """The same but for these values, of those that a population changes.
+
+        >>> Settings().evolved({"entropy_cost": 0.02}).entropy_cost
+        0.02
+        """
+        if not values.keys() <= set(EVOLVED):
+            raise bad_parameter("evolved", "values", f"by name, of {', '.join(EVOLVED)}", dict(values))
+        return replace(self, **values)  # type: ignore[arg-type]
 
     def shaped(self, rewards: Tensor) -> Tensor:
         """The rewards that are learned from: as they are, clipped to ±1, or 0.3·min(tanh r, 0) + 5·max(tanh r, 0)."""

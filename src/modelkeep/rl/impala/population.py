@@ -1,0 +1,165 @@
+"""Population-based training: agents that learn side by side; the worst go on as changed copies of the best.
+
+Jaderberg et al. (2017). Each of the members has its own values of some settings. Now and then the lowest fifth by score
+copies weights and values from a member of the highest fifth (exploit: truncation selection) and multiplies or divides
+each value by 1.2 (explore).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from modelkeep.errors import bad_parameter
+from modelkeep.rl.agent import Agent, Player
+from modelkeep.rl.environments.vector import State
+from modelkeep.rl.impala.acting import within
+from modelkeep.training.batches import derived_seed
+
+
+class Member(Agent, Protocol):
+    """An agent that can be one of a population."""
+
+    def score(self) -> float | None:
+        """How good it is now, the more the better; None where that is not known yet."""
+        ...
+
+    def inherit(self, parent: Self, values: Mapping[str, float]) -> None:
+        """Go on with what the parent has learned, and with these values of its settings."""
+        ...
+
+
+IMPALA_RANGES: dict[str, tuple[float, float]] = {
+    "entropy_cost": (5e-5, 1e-2),
+    "learning_rate": (5e-6, 5e-3),
+    "epsilon": (1e-7, 1e-1),
+}
+"""What the members of Espeholt et al. begin with lies between these."""
+
+
+@dataclass(frozen=True)
+class PopulationSettings:
+    """How a population evolves; the defaults are those of model completion's IMPALA, but for the `interval`."""
+
+    size: int = 12
+    interval: int = 100
+    """So many advances of all members between two selections."""
+    truncation: float = 0.2
+    """The share of the members that is replaced, and the share that is copied from; each is at least one member."""
+    factor: float = 1.2
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(IMPALA_RANGES))
+    """Values at the start are drawn log-uniformly from these; later they may leave them."""
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise bad_parameter("PopulationSettings", "size", "an integer of at least 2", self.size)
+        if self.interval < 1:
+            raise bad_parameter("PopulationSettings", "interval", "an integer of at least 1", self.interval)
+        if not 0 < self.truncation <= 0.5:
+            raise bad_parameter("PopulationSettings", "truncation", "above 0 and at most 0.5", self.truncation)
+        if not self.factor > 1:
+            raise bad_parameter("PopulationSettings", "factor", "a number above 1", self.factor)
+        for name, (low, high) in self.ranges.items():
+            if not 0 < low <= high:
+                raise bad_parameter("PopulationSettings", "ranges", "pairs of 0 < low <= high", {name: (low, high)})
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Population(Generic[M]):
+    """Agents that learn side by side; itself an agent, whose network and player are those of its best member.
+
+    `make_agent(values, seed)` makes a member with environments and a network of its own:
+
+        def member(values: dict[str, float], seed: int) -> Impala:
+            return Impala([make("minatar/breakout", 32)], copy.deepcopy(network), MINATAR.evolved(values), seed)
+    """
+
+    def __init__(
+        self, make_agent: Callable[[dict[str, float], int], M], settings: PopulationSettings, seed: int
+    ) -> None:
+        self.settings = settings
+        self.random = np.random.default_rng(derived_seed(seed, "population"))
+        self.values: list[dict[str, float]] = [self._drawn() for _ in range(settings.size)]
+        self.members = [make_agent(dict(v), derived_seed(seed, "member", i)) for i, v in enumerate(self.values)]
+        self.rounds = 0
+        self.best = 0
+
+    @property
+    def network(self) -> nn.Module:
+        """That of the best member."""
+        return self.members[self.best].network
+
+    def advance(self) -> int:
+        """All members advance; then, where it is time, the worst are replaced."""
+        steps = sum(member.advance() for member in self.members)
+        self.rounds += 1
+        ranked = self._ranked()
+        if ranked:
+            self.best = ranked[-1]
+        if self.rounds % self.settings.interval == 0:
+            self._evolve(ranked)
+        return steps
+
+    def player(self, seed: int) -> Player:
+        """The best member's policy as it is now."""
+        return self.members[self.best].player(seed)
+
+    def _drawn(self) -> dict[str, float]:
+        """Values at the start."""
+        ranges = self.settings.ranges.items()
+        return {name: math.exp(self.random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges}
+
+    def _ranked(self) -> list[int]:
+        """The members whose score is known, the worst first."""
+        scores = {i: score for i, member in enumerate(self.members) if (score := member.score()) is not None}
+        return sorted(scores, key=lambda i: (scores[i], -i))
+
+    def _evolve(self, ranked: list[int]) -> None:
+        """Exploit and explore, among the members whose score is known."""
+        if len(ranked) < 2:
+            return
+        count = max(1, int(self.settings.truncation * len(ranked)))
+        for loser in ranked[:count]:
+            parent = ranked[-1 - int(self.random.integers(count))]
+            factor = self.settings.factor
+            self.values[loser] = {
+                name: value * (factor if self.random.random() < 0.5 else 1 / factor)
+                for name, value in self.values[parent].items()
+            }
+            self.members[loser].inherit(self.members[parent], self.values[loser])
+
+    def state(self) -> State:
+        """All members, their values, and the randomness of selection."""
+        tensors: dict[str, Tensor] = {}
+        members = []
+        for i, member in enumerate(self.members):
+            kept, values = member.state()
+            tensors |= {f"member{i}/{name}": tensor for name, tensor in kept.items()}
+            members.append(values)
+        return tensors, {
+            "members": members,
+            "values": [dict(values) for values in self.values],
+            "random": self.random.bit_generator.state,
+            "rounds": self.rounds,
+            "best": self.best,
+        }
+
+    def restore(self, state: State) -> None:
+        """Go on from where `state` was taken, exactly."""
+        tensors, values = state
+        for i, (member, kept) in enumerate(zip(self.members, values["members"], strict=True)):
+            member.restore((within(tensors, f"member{i}/"), kept))
+        self.values = [dict(own) for own in values["values"]]
+        self.random.bit_generator.state = values["random"]
+        self.rounds, self.best = values["rounds"], values["best"]
+
+    def metrics(self) -> dict[str, float]:
+        """Those of the best member, and its values."""
+        return {**self.members[self.best].metrics(), **self.values[self.best]}
