@@ -12,7 +12,7 @@ from modelkeep.completion.modulation import Measured, Modulation, Settings, modu
 from modelkeep.completion.searchable import searchable
 from modelkeep.errors import InputError, StudyError
 
-SPACE = {"depth": [0, 1, 2, 3], "skips": [True, False], "width": [8, 16, 32]}
+SPACE: dict[str, list[Any]] = {"depth": [0, 1, 2, 3], "skips": [True, False], "width": [8, 16, 32]}
 BASELINE = {"depth": 1, "skips": False, "width": 16}
 
 
@@ -52,7 +52,7 @@ def test_finds_the_easiest() -> None:
 
 
 def test_the_first_trial_is_the_baseline() -> None:
-    assert searched(trials=1).searched == ((BASELINE, pytest.approx(0.405), pytest.approx(0.9)),)
+    assert searched(trials=1).searched == ((BASELINE, 0.405, 0.9),)
 
 
 def test_luck_on_the_searched_seeds_does_not_hold() -> None:
