@@ -15,7 +15,7 @@ from torch.nn import init
 from modelkeep.completion.part import Part
 from modelkeep.errors import InputError, bad_parameter
 from modelkeep.training.batches import derived_seed
-from modelkeep.training.part import tensors_of
+from modelkeep.training.part import load_into, tensors_of
 
 Scheme = Literal["own", "glorot uniform", "glorot normal", "msra", "caffe", "orthogonal"]
 
@@ -61,8 +61,7 @@ def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -
         elif part.share < 1 or name not in part:
             tensor.copy_(kept[name])
     if unknown := [name for name in missing if tensors[name].isnan().any()]:
-        for name in missing:
-            tensors[name].copy_(kept[name])
+        load_into(module, kept)
         raise InputError(
             f"Nobody says how '{unknown[0]}' begins. Give its module a method reset_parameters that draws it, "
             "or leave it out of the part."

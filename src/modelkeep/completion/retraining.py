@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,7 @@ from modelkeep.completion.part import Part
 from modelkeep.data import Data
 from modelkeep.errors import CheckpointError, InputError, TrainingError
 from modelkeep.model import Model
-from modelkeep.results import Estimate
-from modelkeep.training import Objective, OwnGradients, Recipe, cross_entropy, evaluate, fit
+from modelkeep.training import Evaluation, Objective, OwnGradients, Recipe, cross_entropy, evaluate, fit
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training.checkpoint import Snapshot
 
@@ -51,17 +51,14 @@ def curve_of(
     if checkpoint is not None:
         _require_start(model, checkpoint)
     _, start = evaluate(model, held_out, 4 * recipe.batch_size)
+    losses = {0: 1 - start.value}
     try:
         fitted = fit(model, data, objective, recipe, seed=seed, held_out=held_out, checkpoint=checkpoint)
-        history, rest = fitted.history, range(0)
+        losses |= _error_rates(fitted.history)
     except TrainingError as error:
-        history = error.history
-        rest = range((len(history) + 1) * recipe.evaluate_every, recipe.steps + 1, recipe.evaluate_every)
-    losses = {
-        0: _error_rate(start),
-        **{row.step: _error_rate(row.accuracy) for row in history},
-        **dict.fromkeys(rest, 1.0),
-    }
+        losses |= _error_rates(error.history)
+        grid = [*range(recipe.evaluate_every, recipe.steps, recipe.evaluate_every), recipe.steps]
+        losses |= {step: 1.0 for step in grid if step not in losses}
     return Curve(tuple(losses), tuple(losses.values()))
 
 
@@ -86,6 +83,5 @@ def _require_start(model: Model, path: Path) -> None:
         )
 
 
-def _error_rate(accuracy: Estimate | None) -> float:
-    assert accuracy is not None, "there are held-out data, so there is an accuracy"
-    return 1 - accuracy.value
+def _error_rates(history: Sequence[Evaluation]) -> dict[int, float]:
+    return {row.step: 1 - row.accuracy.value for row in history if row.accuracy is not None}

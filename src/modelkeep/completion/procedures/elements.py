@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from modelkeep.completion.part import Part
+from modelkeep.errors import InputError
 
 
 class _Elements(nn.Module):
@@ -40,27 +41,31 @@ def only_missing(module: nn.Module, part: Part) -> Iterator[tuple[str, ...]]:
         yield part.trainable(module)
         return
     missing = {name: chosen for name, chosen in part.missing(module).items() if chosen.any()}
-    owners = [(module.get_submodule(name.rpartition(".")[0]), name) for name in missing]
-    refreshed = [layer.register_forward_pre_hook(_renew) for layer in module.modules() if isinstance(layer, nn.RNNBase)]
+    if not missing:
+        raise InputError(f"The share {part.share:g} of each parameter of '{part.name}' is less than an element.")
+    owners = {name: module.get_submodule(name.rpartition(".")[0]) for name in missing}
+    orders = {layer: list(layer._parameters) for layer in owners.values()}
+    recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNNBase)]
+    hooks = [layer.register_forward_pre_hook(_renew) for layer in recurrent]
     try:
         names = []
-        for layer, name in owners:
+        for name, layer in owners.items():
             path, _, own = name.rpartition(".")
-            parameter = getattr(layer, own)
-            parametrize.register_parametrization(layer, own, _Elements(parameter, missing[name]))
+            parametrize.register_parametrization(layer, own, _Elements(getattr(layer, own), missing[name]))
             names.append(f"{path}.parametrizations.{own}.original".lstrip("."))
         module.eval()  # what was added begins in train mode
         yield tuple(names)
     finally:
-        for layer, name in owners:
+        for name, layer in owners.items():
             own = name.rpartition(".")[2]
             if parametrize.is_parametrized(layer, own):
                 parametrize.remove_parametrizations(layer, own)
-        for hook in refreshed:
+        for layer, order in orders.items():
+            layer._parameters.update({own: layer._parameters.pop(own) for own in order})
+        for hook in hooks:
             hook.remove()
-        for layer in module.modules():
-            if isinstance(layer, nn.RNNBase):
-                _renew(layer)
+        for layer in recurrent:
+            _renew(layer)
 
 
 def _renew(layer: nn.Module, *_: object) -> None:
