@@ -1,0 +1,215 @@
+"""The trials of completed agents: which agents learn which games at each size, and what one trial does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from modelkeep.completion import agents
+from modelkeep.completion.agents import JUDGES, AgentName, Task
+from modelkeep.completion.curve import Curve
+from modelkeep.completion.hardness import Retraining
+from modelkeep.completion.part import Part
+from modelkeep.results import Estimate
+from modelkeep.rl.environments.making import make
+from modelkeep.rl.learning import Learned
+from modelkeep.rl.play import random_player, returns
+from modelkeep.study.ledger import Record
+from modelkeep.study.once import shared_folder
+from modelkeep.study.paper import Size
+from modelkeep.study.trial import Trial, workdir
+from modelkeep.training.batches import derived_seed
+
+PARTS: dict[AgentName, tuple[Part, ...]] = {
+    "A2C": (
+        Part("Conv 1", ("conv1",)),
+        Part("Conv 2", ("conv2",)),
+        Part("Linear 1", ("linear",)),
+        Part("P", ("policy",)),
+        Part("V", ("value",)),
+    ),
+    "Rainbow": (Part("Conv 1", ("conv1",)), Part("Conv 2", ("conv2",))),
+    "IMPALA": (
+        Part("S1 Conv 1", ("section1.conv1",)),
+        Part("Linear", ("linear",)),
+        Part("LSTM", ("lstm",)),
+    ),
+}
+"""What is reset in MinAtar's small networks, from low to high."""
+
+ATARI = (
+    "Alien", "Amidar", "Assault", "Asterix", "Asteroids", "Atlantis", "BankHeist", "BattleZone", "BeamRider", "Berzerk",
+    "Bowling", "Boxing", "Breakout", "Centipede", "ChopperCommand", "CrazyClimber", "Defender", "DemonAttack",
+    "DoubleDunk", "Enduro", "FishingDerby", "Freeway", "Frostbite", "Gopher", "Gravitar", "Hero", "IceHockey",
+    "Jamesbond", "Kangaroo", "Krull", "KungFuMaster", "MontezumaRevenge", "MsPacman", "NameThisGame", "Phoenix",
+    "Pitfall", "Pong", "PrivateEye", "Qbert", "Riverraid", "RoadRunner", "Robotank", "Seaquest", "Skiing", "Solaris",
+    "SpaceInvaders", "StarGunner", "Surround", "Tennis", "TimePilot", "Tutankham", "UpNDown", "Venture",
+    "VideoPinball", "WizardOfWor", "YarsRevenge", "Zaxxon",
+)  # fmt: skip
+DOOM = ("basic", "defend_the_center", "health_gathering", "my_way_home", "take_cover")
+
+DEEPER: dict[AgentName, tuple[Part, ...]] = {
+    "A2C": (Part("Conv 3", ("conv3",)),),
+    "Rainbow": (Part("Conv 3", ("conv3",)),),
+    "IMPALA": (Part("S2 Conv 1", ("section2.conv1",)), Part("S3 Conv 1", ("section3.conv1",))),
+}
+"""What the paper's networks have besides."""
+
+
+def parts(task: Task) -> list[Part]:
+    """The parts of a task's network that are reset, from low to high."""
+    small = PARTS[task.agent]
+    if task.game.startswith("minatar/"):
+        return list(small)
+    convolutions = sum("Conv" in part.name for part in small)
+    return [*small[:convolutions], *DEEPER[task.agent], *small[convolutions:]]
+
+
+def tasks(agent: AgentName, size: Size) -> list[Task]:
+    """The games of an agent at a size; the paper's are Atari's, and for IMPALA Doom's in the place of DeepMind Lab's."""
+    games = {
+        "small": ["minatar/breakout", "minatar/asterix", "minatar/space_invaders"],
+        "medium": [f"minatar/{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")],
+    }
+    if size == "small":
+        return {
+            "A2C": [_task("A2C", game, 16, 120_000, 3_200, 32) for game in games["small"]],
+            "Rainbow": [_task("Rainbow", game, 8, 40_000, 1_600, 32) for game in games["small"][:1]],
+            "IMPALA": [],
+        }[agent]
+    if size == "medium":
+        return {
+            "A2C": [_task("A2C", game, 16, 1_000_000, 16_000, 64) for game in games["medium"]],
+            "Rainbow": [_task("Rainbow", game, 8, 200_000, 4_000, 64) for game in games["small"]],
+            "IMPALA": [_task("IMPALA", game, 32, 500_000, 12_800, 64) for game in games["small"]],
+        }[agent]
+    if agent == "IMPALA":
+        return [_task("IMPALA", f"doom/{level}", 32, 1_000_000_000, 10_000_000, 100) for level in DOOM]
+    steps, every = {"A2C": (50_000_000, 500_000), "Rainbow": (5_000_000, 50_000)}[agent]
+    return [_task(agent, f"atari/{game}", 16 if agent == "A2C" else 1, steps, every, 100) for game in ATARI]
+
+
+def _task(agent: AgentName, game: str, copies: int, steps: int, every: int, episodes: int) -> Task:
+    return Task(agent=agent, game=game, copies=copies, steps=steps, evaluate_every=every, episodes=episodes)
+
+
+def seeds(agent: AgentName, size: Size) -> int:
+    """How many runs: ten for A3C and five for IMPALA in the paper, otherwise three."""
+    return {"A2C": 10, "IMPALA": 5, "Rainbow": 3}[agent] if size == "paper" else 3
+
+
+def original_trials(agent: AgentName, size: Size, seed: int) -> list[Trial]:
+    """The trained agents beside chance: they decide which games count."""
+    runs = range(seed, seed + seeds(agent, size))
+    return [Trial.of(judge, {"task": task.to_json()}, run) for task in tasks(agent, size) for run in runs]
+
+
+def retraining_trials(
+    agent: AgentName, size: Size, seed: int, procedures: Sequence[str], *, replay: Sequence[bool] = (False,)
+) -> list[Trial]:
+    """One per game, part, procedure and run; with the replay buffer kept, reset, or both."""
+    return [
+        Trial.of(
+            complete,
+            {"task": task.to_json(), "part": part.to_json(), "procedure": procedure, "keep_replay": keep},
+            run,
+        )
+        for task in tasks(agent, size)
+        for part in parts(task)
+        for procedure in procedures
+        for keep in replay
+        for run in range(seed, seed + seeds(agent, size))
+    ]
+
+
+def judge(task: dict[str, Any], seed: int) -> dict[str, Any]:
+    """A trial: how good the trained agent is, and how good chance is."""
+    wanted = Task(**task)
+    _, learned = _original(wanted, seed)
+    games = make(wanted.game, JUDGES)
+    chance = returns(random_player(games.actions, seed), games, wanted.episodes, seed)
+    games.close()
+    return {
+        "trained": asdict(learned.last.mean_return),
+        "random": asdict(Estimate.bootstrap(chance, seed)),
+        "curve": _kept(learned),
+        "steps_per_second": learned.last.step / learned.provenance.seconds,
+    }
+
+
+def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_replay: bool, seed: int) -> Any:
+    """A trial: the loss curves of the original training and of one retraining."""
+    wanted = Task(**task)
+    agent, original = _original(wanted, seed)
+    learned = agents.complete(
+        wanted,
+        agent,
+        Part.from_json(part),
+        procedure,
+        seed=derived_seed(seed, "retraining") % 2**31,
+        keep_replay=keep_replay,
+        checkpoint=workdir() / "learning",
+    )
+    return {
+        "original": _kept(original),
+        "retrained": _kept(learned),
+        "seconds_per_step": learned.provenance.seconds / learned.last.step,
+        "original_seconds_per_step": original.provenance.seconds / original.last.step,
+    }
+
+
+def better_than_chance(records: Iterable[Record], agent: AgentName) -> dict[str, bool]:
+    """By game: whether each run's trained agent is better than chance beyond doubt. Games where one is not are left
+    out, as in the paper."""
+    verdicts: dict[str, bool] = {}
+    for record in records:
+        if record.state == "done" and "part" not in record.parameters and "task" in record.parameters:
+            task, value = record.parameters["task"], record.value
+            if task["agent"] == agent:
+                better = value["trained"]["low"] > value["random"]["high"]
+                verdicts[task["game"]] = verdicts.get(task["game"], True) and better
+    return verdicts
+
+
+def retrainings(records: Sequence[Record], agent: AgentName) -> list[Retraining]:
+    """What was retrained, in the games that count. Only parts and procedures that are done in all runs of all games."""
+    counted = {game for game, better in better_than_chance(records, agent).items() if better}
+    found: dict[tuple[str, str], list[Retraining]] = {}
+    missing: set[tuple[str, str]] = set()
+    for record in records:
+        given = record.parameters
+        if "part" not in given or given.get("task", {}).get("agent") != agent or given["task"]["game"] not in counted:
+            continue
+        procedure = given["procedure"]
+        if agent == "Rainbow":
+            procedure += " kept" if given["keep_replay"] else " reset"
+        key = given["part"]["name"], procedure
+        if record.state != "done":
+            missing.add(key)
+            continue
+        value = record.value
+        found.setdefault(key, []).append(
+            Retraining(
+                part=key[0],
+                procedure=key[1],
+                seed=record.seed,
+                original=Curve(*map(tuple, value["original"])),
+                retrained=Curve(*map(tuple, value["retrained"])),
+                seconds_per_step=value["seconds_per_step"],
+                original_seconds_per_step=value["original_seconds_per_step"],
+                setting=given["task"]["game"],
+            )
+        )
+    return [each for key, group in found.items() if key not in missing for each in group]
+
+
+def _original(task: Task, seed: int) -> tuple[Any, Learned]:
+    """The original training of a task, done by the first trial that needs it and kept for the others."""
+    with shared_folder("agent", [task.to_json(), seed]) as kept:
+        return agents.train(task, seed=seed, checkpoint=kept / "learning")
+
+
+def _kept(learned: Learned) -> list[list[float]]:
+    curve = agents.curve(learned)
+    return [list(curve.steps), list(curve.losses)]
