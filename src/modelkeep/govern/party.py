@@ -222,10 +222,12 @@ class Party:
             first = passage.way[number].pieces[:1] or (len(self.agreement.holders),)
             require_fit(load, self.holding.expected[passage.training][first[0]], passage.rows(part), where)
             self.scribe.received(connection.peer, "activations", number - 1, part, message.tensors)
+            self.on_crossing(passage, "activations", number - 1, part, load)
             self._pass_on(number, part, passage.forward(number, part, load))
         else:
             passage.require_fit(number, part, load)
             self.scribe.received(connection.peer, "gradients", number, part, message.tensors)
+            self.on_crossing(passage, "gradients", number, part, load)
             if passage.is_last(number, part) and passage.way[number].source and self.leader == self.name:
                 self.prepared = self.scribe.finish()  # all has crossed: it is written down beside the backward pass
             self._pass_back(number, part, passage.backward(number, part, load))
@@ -298,6 +300,7 @@ class Party:
             self.links.send(peer, Message("link", {"session": self.session}))
         self.links.send(peer, message)
         self.scribe.sent(peer, what, at, part, message.tensors)
+        self.on_crossing(self.passage, what, at, part, load)
 
     def _finish_when_done(self) -> None:
         """When this party has computed its share: write it down, and take the step."""
@@ -317,3 +320,5 @@ class Party:
         self.status.ended(passage.of, passage.metrics)
 
     on_prepared: Callable[[Passage, Future[Entry]], None] = staticmethod(lambda passage, entry: None)
+    # What crosses after which leg, in which micro-batch; see `govern.recording`.
+    on_crossing: Callable[[Passage, What, int, int, Load], None] = staticmethod(lambda *crossed: None)

@@ -12,10 +12,13 @@ from modelkeep.completion.curve import Curve
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures.elements import only_missing
 from modelkeep.completion.retraining import Retrained, curve_of
-from modelkeep.errors import InputError, ModelError, TrainingError, bad_parameter
+from modelkeep.errors import InputError, TrainingError, bad_parameter
 from modelkeep.model import Model
 from modelkeep.training import Step, at, evaluate
 from modelkeep.training.batches import derived_seed
+
+DIVERGED = 1.0
+"""The error rate of a training whose weights are no longer finite; even a guess has a lower one."""
 
 
 @dataclass
@@ -26,7 +29,7 @@ class _Candidate:
     warm_up: bool
     model: Model
     steps: int = 0
-    loss: float = inf
+    loss: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Searched:
         _, start = evaluate(candidates[0].model, problem.held_out, 4 * problem.recipe.batch_size)
         steps, losses = [0], [1 - start.value]
         for number, lengths in enumerate(plan):
-            left = [i for i in candidates if number == 0 or candidates[i].loss < inf]
+            left = [i for i in candidates if candidates[i].loss < DIVERGED]
             kept = sorted(left, key=lambda i: candidates[i].loss)[: len(lengths)]
             for i, length in zip(sorted(kept), lengths, strict=False):
                 path = checkpoint and checkpoint.with_name(f"{checkpoint.name}.{number}.{i}")
@@ -70,7 +73,7 @@ class Searched:
                     losses.append(min(losses[-1], loss))
             candidates = {i: candidates[i] for i in kept}
         best = min(candidates.values(), key=lambda candidate: candidate.loss, default=None)
-        if best is None or best.loss == inf:
+        if best is None or best.loss == DIVERGED:
             raise TrainingError(f"No learning rate of {self.factors} times the recipe's trains this model.")
         return Retrained(Curve(tuple(steps), tuple(losses)), best.model)
 
@@ -93,21 +96,17 @@ class Searched:
 
 
 def _go_on(candidate: _Candidate, problem: Problem, length: int, seed: int, checkpoint: Path | None) -> Curve:
-    """A round of one candidate. Where it diverges the whole round is paid for, and it is out."""
+    """A round of one candidate. One that diverges has paid for the whole round all the same."""
     recipe, model = problem.recipe, candidate.model
     per_epoch = ceil(len(problem.data) / recipe.batch_size)
     rate = candidate.factor * at(recipe.learning_rate, Step(candidate.steps, recipe.steps or 1, per_epoch))
     recipe = replace(recipe, steps=length, learning_rate=rate)
-    try:
-        if candidate.warm_up and candidate.steps == 0:
-            with only_missing(model.module, problem.part) as trainable:
-                recipe = replace(recipe, trainable=trainable)
-                curve = curve_of(model, problem.data, problem.held_out, recipe, seed=seed, checkpoint=checkpoint)
-        else:
+    if candidate.warm_up and candidate.steps == 0:
+        with only_missing(model.module, problem.part) as trainable:
+            recipe = replace(recipe, trainable=trainable)
             curve = curve_of(model, problem.data, problem.held_out, recipe, seed=seed, checkpoint=checkpoint)
-    except (TrainingError, ModelError):  # no longer finite
-        candidate.loss = inf
-        return Curve((0, length), (1.0, 1.0))  # an error rate is at most 1
+    else:
+        curve = curve_of(model, problem.data, problem.held_out, recipe, seed=seed, checkpoint=checkpoint)
     candidate.loss = curve.losses[-1]
     candidate.steps += length
     return curve
