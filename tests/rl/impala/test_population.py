@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,8 +21,9 @@ from modelkeep.rl.environments.making import make
 from modelkeep.rl.environments.vector import State
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork
-from modelkeep.rl.impala.population import Population, PopulationSettings
+from modelkeep.rl.impala.population import Population, PopulationSettings, Range
 from modelkeep.rl.impala.settings import Settings
+from modelkeep.rl.learning import Learned, learn
 
 OPTIMUM = 0.03
 
@@ -68,7 +70,7 @@ class Toy:
         return {"skill": self.skill}
 
 
-TOYS = PopulationSettings(size=10, interval=2, ranges={"learning_rate": (1e-5, 1.0)})
+TOYS = PopulationSettings(size=10, interval=2, ranges={"learning_rate": Range(1e-5, 1.0)})
 
 
 def test_the_population_moves_to_the_optimum() -> None:
@@ -109,12 +111,16 @@ def test_the_values_at_the_start_are_log_uniform() -> None:
     assert np.mean(logs) == pytest.approx(-2.5, abs=3 * 5 / math.sqrt(12 * 400))
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"size": 1}, {"interval": 0}, {"truncation": 0.6}, {"factor": 1.0}, {"ranges": {"a": (0.0, 1.0)}}]
-)
+@pytest.mark.parametrize("wrong", [{"size": 1}, {"interval": 0}, {"truncation": 0.6}, {"factor": 1.0}])
 def test_settings_out_of_range(wrong: dict[str, object]) -> None:
     with pytest.raises(InputError, match=f"'{next(iter(wrong))}' parameter of PopulationSettings"):
         replace(PopulationSettings(), **wrong)  # type: ignore[arg-type]
+
+
+def test_a_range_is_of_positive_numbers() -> None:
+    for low, high in ((0.0, 1.0), (2.0, 1.0)):
+        with pytest.raises(InputError, match="'low' parameter of Range"):
+            Range(low, high)
 
 
 def agents(seed: int) -> Population[Impala]:
@@ -123,7 +129,7 @@ def agents(seed: int) -> Population[Impala]:
         network = ImpalaNetwork((4, 10, 10), 3, channels=(4,), blocks=1, linear=16, lstm=16, scale=1.0)
 
     def member(values: dict[str, float], seed: int) -> Impala:
-        return Impala([make("minatar/breakout", 4)], copy.deepcopy(network), Settings().evolved(values), seed)
+        return Impala([make("minatar/breakout", 4)], copy.deepcopy(network), Settings(unroll=5).evolved(values), seed)
 
     return Population(member, PopulationSettings(size=3, interval=2), seed)
 
@@ -131,7 +137,7 @@ def agents(seed: int) -> Population[Impala]:
 def test_a_resumed_population_of_agents_ends_with_the_same_bits() -> None:
     whole, half, resumed = agents(0), agents(0), agents(0)
     for _ in range(8):
-        assert whole.advance() == 3 * 4 * 20
+        assert whole.advance() == 3 * 4 * 5
     for _ in range(4):
         half.advance()
     tensors, values = half.state()
@@ -147,6 +153,20 @@ def test_a_resumed_population_of_agents_ends_with_the_same_bits() -> None:
     assert settings == [(v["learning_rate"], v["entropy_cost"], v["epsilon"]) for v in whole.values]
     agent: Agent = resumed
     assert agent.metrics()["learning_rate"] == whole.values[whole.best]["learning_rate"]
+
+
+def test_a_population_learns_in_the_loop_of_all_agents_and_resumes(tmp_path: Path) -> None:
+    def run(population: Population[Impala]) -> Learned:
+        judge = make("minatar/breakout", 2)
+        path = tmp_path / "run.safetensors"
+        return learn(population, judge, steps=240, evaluate_every=120, episodes=2, seed=3, checkpoint=path)
+
+    first = agents(0)
+    learned = run(first)
+    again = agents(0)
+    assert run(again).evaluations == learned.evaluations
+    assert len(learned.evaluations) == 3
+    assert all(torch.equal(tensor, again.state()[0][name]) for name, tensor in first.state()[0].items())
 
 
 def test_a_member_inherits_weights_and_optimizer_but_plays_on_where_it_was() -> None:

@@ -34,12 +34,24 @@ class Member(Agent, Protocol):
         ...
 
 
-IMPALA_RANGES: dict[str, tuple[float, float]] = {
-    "entropy_cost": (5e-5, 1e-2),
-    "learning_rate": (5e-6, 5e-3),
-    "epsilon": (1e-7, 1e-1),
-}
-"""What the members of Espeholt et al. begin with lies between these."""
+@dataclass(frozen=True)
+class Range:
+    """Where a value is drawn from at the start, log-uniformly; later it may leave it."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.high:
+            raise bad_parameter("Range", "low", f"above 0 and at most high, {self.high}", self.low)
+
+    def drawn(self, random: np.random.Generator) -> float:
+        """A value at the start."""
+        return math.exp(random.uniform(math.log(self.low), math.log(self.high)))
+
+
+# Espeholt et al., appendix D; they draw ε from 1e-1, 1e-3, 1e-5 and 1e-7.
+RANGES = {"entropy_cost": Range(5e-5, 1e-2), "learning_rate": Range(5e-6, 5e-3), "epsilon": Range(1e-7, 1e-1)}
 
 
 @dataclass(frozen=True)
@@ -52,8 +64,8 @@ class PopulationSettings:
     truncation: float = 0.2
     """The share of the members that is replaced, and the share that is copied from; each is at least one member."""
     factor: float = 1.2
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(IMPALA_RANGES))
-    """Values at the start are drawn log-uniformly from these; later they may leave them."""
+    ranges: dict[str, Range] = field(default_factory=lambda: dict(RANGES))
+    """What evolves, and where it begins."""
 
     def __post_init__(self) -> None:
         if self.size < 2:
@@ -64,9 +76,6 @@ class PopulationSettings:
             raise bad_parameter("PopulationSettings", "truncation", "above 0 and at most 0.5", self.truncation)
         if not self.factor > 1:
             raise bad_parameter("PopulationSettings", "factor", "a number above 1", self.factor)
-        for name, (low, high) in self.ranges.items():
-            if not 0 < low <= high:
-                raise bad_parameter("PopulationSettings", "ranges", "pairs of 0 < low <= high", {name: (low, high)})
 
 
 M = TypeVar("M", bound=Member)
@@ -86,7 +95,10 @@ class Population(Generic[M]):
     ) -> None:
         self.settings = settings
         self.random = np.random.default_rng(derived_seed(seed, "population"))
-        self.values: list[dict[str, float]] = [self._drawn() for _ in range(settings.size)]
+        self.values = [
+            {name: between.drawn(self.random) for name, between in settings.ranges.items()}
+            for _ in range(settings.size)
+        ]
         self.members = [make_agent(dict(v), derived_seed(seed, "member", i)) for i, v in enumerate(self.values)]
         self.rounds = 0
         self.best = 0
@@ -110,11 +122,6 @@ class Population(Generic[M]):
     def player(self, seed: int) -> Player:
         """The best member's policy as it is now."""
         return self.members[self.best].player(seed)
-
-    def _drawn(self) -> dict[str, float]:
-        """Values at the start."""
-        ranges = self.settings.ranges.items()
-        return {name: math.exp(self.random.uniform(math.log(low), math.log(high))) for name, (low, high) in ranges}
 
     def _ranked(self) -> list[int]:
         """The members whose score is known, the worst first."""

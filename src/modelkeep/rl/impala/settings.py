@@ -73,10 +73,10 @@ class Settings:
 
 
 ATARI = Settings()
-"""Espeholt et al.'s for Atari, but for the learning rate, which is not annealed."""
+"""Espeholt et al.'s for Atari, but for the learning rate, which is not annealed here."""
 
-LAB = Settings(unroll=100, reward="optimistic")
-"""Espeholt et al.'s for DeepMind Lab; the learning rate, the entropy cost and ε are what a population finds."""
+LAB = Settings(learning_rate=4.8e-4, entropy_cost=2.5e-4, epsilon=0.1, unroll=100, reward="optimistic")
+"""Espeholt et al.'s for DeepMind Lab. The first three are those of their code; in the papers populations find them."""
 
 MINATAR = Settings(learning_rate=1e-3)
 """For 32 copies of a MinAtar game and `minatar_network`."""
