@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.errors import InputError, TrainingError
-from modelkeep.rl.a2c import A2C, ATARI, MINATAR, A2CSettings
+from modelkeep.rl.a2c import A2C, ATARI, MINATAR, A2CSettings, sampled
 from modelkeep.rl.environments.making import make
 from modelkeep.rl.environments.vector import State, Stepped
 from modelkeep.rl.networks import ActorCritic, Convolution, Torso, minatar_actor_critic
@@ -151,6 +151,25 @@ def test_playing_changes_nothing_of_the_training() -> None:
     play(agent.observations, np.zeros(4, bool))
     agent.advance(), other.advance()
     assert same(agent.state()[0], other.state()[0])
+
+
+def test_a_player_keeps_the_policy_of_its_time() -> None:
+    agent = breakout()
+    observations, begun = np.repeat(agent.observations, 50, axis=0), np.zeros(200, bool)
+    early, late = agent.player(seed=0), agent.player(seed=0)
+    expected = early(observations, begun)
+    for _ in range(20):
+        agent.advance()
+    assert (late(observations, begun) == expected).all()
+
+
+def test_actions_are_drawn_with_the_policys_probabilities() -> None:
+    network = little()
+    observation = torch.ones(1, 1, 3, 3, dtype=torch.uint8)
+    chance = float(network(observation)[0].softmax(1)[0, 1].detach())
+    actions = sampled(network, observation.numpy().repeat(20_000, axis=0), torch.Generator().manual_seed(0))
+    deviation = (chance * (1 - chance) / 20_000) ** 0.5
+    assert abs(actions.mean() - chance) < 4 * deviation
 
 
 def test_nothing_is_drawn_from_the_global_generator() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -122,8 +123,9 @@ class A2C:
 
     def player(self, seed: int) -> Player:
         """The policy as it is now: actions are drawn from it, not the likeliest ones taken."""
+        network = copy.deepcopy(self.network)
         generator = torch.Generator().manual_seed(derived_seed(seed, "player"))
-        return lambda observations, begun: sampled(self.network, observations, generator)
+        return lambda observations, begun: sampled(network, observations, generator)
 
     def state(self) -> State:
         tensors, values = self.environments.state()
@@ -188,7 +190,12 @@ class RMSProp:
 
 
 def sampled(network: nn.Module, observations: NDArray[np.uint8], generator: torch.Generator) -> NDArray[np.int64]:
-    """Actions drawn from the policy, one for each observation."""
+    """Actions drawn from the policy, one for each observation.
+
+    The first of alarms that ring at the rates π(a|s) is a's with probability π(a|s); a third of multinomial's time.
+    """
     with torch.inference_mode():
         logits, _ = network(torch.from_numpy(observations))
-        return torch.multinomial(logits.softmax(1), 1, generator=generator).squeeze(1).numpy()
+        alarms = torch.empty_like(logits).exponential_(generator=generator)
+        actions: NDArray[np.int64] = (alarms / logits.softmax(1)).argmin(1).numpy()
+        return actions
