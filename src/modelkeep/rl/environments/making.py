@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from modelkeep.errors import InputError, bad_parameter, listed
-from modelkeep.rl.environments import minatar
+from modelkeep.rl.environments import atari, minatar
 from modelkeep.rl.environments.vector import Environments
 
-FAMILIES = ("minatar",)
+GAMES: dict[str, Callable[[], Sequence[str]]] = {
+    "minatar": lambda: minatar.GAMES,
+    "atari": lambda: tuple(atari.games()),
+}
 
 
-def make(name: str, count: int) -> Environments:
+def make(name: str, count: int, *, life_ends: bool = False) -> Environments:
     """`count` copies of a game, stepped together.
+
+    Args:
+        name: such as "minatar/breakout", "atari/Pong" or "doom/basic".
+        count: how many.
+        life_ends: a learner takes a lost life for an end; the episode goes on. Only Atari's games have lives.
 
     >>> games = make("minatar/breakout", 16)
     >>> games.observation_shape, games.actions
@@ -24,10 +32,12 @@ def make(name: str, count: int) -> Environments:
     if count < 1:
         raise bad_parameter("make", "count", "an integer above 0", count)
     family, _, game = name.partition("/")
-    if family not in FAMILIES:
-        raise _unknown(name, FAMILIES, "family of environments", family)
-    if game not in minatar.GAMES:
-        raise _unknown(name, minatar.GAMES, f"game of {family}", game)
+    if family not in GAMES:
+        raise _unknown(name, tuple(GAMES), "family of environments", family)
+    if game not in (known := GAMES[family]()):
+        raise _unknown(name, known, f"game of {family}", game)
+    if family == "atari":
+        return atari.Atari(game, count, life_ends=life_ends)
     return minatar.MinAtar(game, count)
 
 
