@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -201,15 +202,25 @@ def test_a_share_of_a_recurrent_layer_is_trained_and_used(data: Data) -> None:
     [(Frozen(), PARTS["share"]), (Overparametrised(width=2), PARTS["block"])],
     ids=["T2 share", "T3"],
 )
-def test_a_procedure_that_has_ended_is_read_from_its_checkpoint(
-    procedure: Procedure, part: Part, data: Data, tmp_path: Path
+def test_an_interrupted_procedure_goes_on_to_the_same_end(
+    procedure: Procedure, part: Part, data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, path = problem(resnet(), part, data), tmp_path / "run"
-    found = procedure(given, seed=0, checkpoint=path)
-    written = path.read_bytes()
-    again = procedure(given, seed=0, checkpoint=path)
-    assert path.read_bytes() == written
-    assert (again.curve, again.model.fingerprint()) == (found.curve, found.model.fingerprint())
+    wanted = procedure(given, seed=0)
+    forward, calls = Model.forward, count()
+
+    def pressed(model: Model, x: torch.Tensor) -> torch.Tensor:
+        if model.module.training and next(calls) == 4:
+            signal.raise_signal(signal.SIGINT)
+        return forward(model, x)
+
+    monkeypatch.setattr(Model, "forward", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        procedure(given, seed=0, checkpoint=path)
+    for _ in range(2):  # the second time it has ended already
+        found = procedure(given, seed=0, checkpoint=path)
+        assert (found.curve, found.model.fingerprint()) == (wanted.curve, wanted.model.fingerprint())
+    assert next(calls) == 6  # no step was taken twice
 
 
 @given(
@@ -308,7 +319,8 @@ def test_t3_says_where_there_is_nothing_to_over_parametrise(part: Part, data: Da
 
 def test_t4_is_t1_from_other_weights(data: Data) -> None:
     given = problem(resnet(), PARTS["block"], data)
-    for one, two in pairwise([Joint(), Initialised("caffe"), Initialised("orthogonal")]):
+    procedures: list[Procedure] = [Joint(), Initialised("caffe"), Initialised("orthogonal")]
+    for one, two in pairwise(procedures):
         assert one(given, seed=0).model.fingerprint() != two(given, seed=0).model.fingerprint()
     name = "section2.block1.residual.conv1.conv.weight"
     weight = given.broken(0, "orthogonal").module.get_parameter(name).flatten(1)
