@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
+from math import isfinite
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError
+from modelkeep.errors import InputError, TrainingError
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State
 from modelkeep.rl.rainbow.distribution import mean, project
 from modelkeep.rl.rainbow.network import RainbowNetwork
 from modelkeep.rl.rainbow.replay import Batch, Replay
 from modelkeep.rl.rainbow.settings import RainbowSettings
+from modelkeep.training.batches import derived_seed
 
 
 class Rainbow:
@@ -48,14 +50,15 @@ class Rainbow:
         else:
             self.replay = replay.continued()
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+        if not trained:
+            raise InputError("No parameter of the network requires a gradient, so there is nothing to learn.")
         self.optimizer = torch.optim.Adam(trained, settings.learning_rate, eps=settings.adam_epsilon, fused=True)
         self.support = torch.linspace(settings.lowest, settings.highest, settings.atoms)
-        seeds = np.random.SeedSequence(seed).generate_state(3)
-        self.noise = torch.Generator().manual_seed(int(seeds[0]))
-        self.random = np.random.default_rng(seeds[1])
-        self.observations = environments.reset(int(seeds[2]))
+        self.noise = torch.Generator().manual_seed(derived_seed(seed, "noise"))
+        self.random = np.random.default_rng(derived_seed(seed, "replay"))
+        self.observations = environments.reset(derived_seed(seed, "environments"))
         self.steps = 0
-        self._losses: list[float] = []
+        self._noted: dict[str, list[float]] = {"loss": [], "returns": []}
 
     def advance(self) -> int:
         """One step of all copies, and the updates that are due then."""
@@ -65,6 +68,7 @@ class Rainbow:
         rewards = stepped.rewards.clip(-1, 1) if self.settings.clip_rewards else stepped.rewards
         self.replay.add(self.observations, actions, rewards, stepped.ended)
         self.observations = stepped.observations
+        self._noted["returns"] += stepped.returns
         self.steps += count
         if len(self.replay) >= self.settings.learning_starts and self.replay.tree.total > 0:
             every = self.settings.steps_per_update
@@ -85,11 +89,16 @@ class Rainbow:
         # The Kullback-Leibler divergence from the target, which is also the priority (Hessel et al., section 3).
         divergence = (torch.xlogy(wanted, wanted) - wanted * predicted).sum(dim=1)
         loss = (batch.weights * divergence).mean()
+        if not isfinite(loss.item()):
+            raise TrainingError(
+                f"Rainbow's loss is {loss.item()} after {self.steps:,} steps, so learning cannot go on. "
+                f"Try a learning rate below {self.settings.learning_rate}."
+            )
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.replay.prioritise(batch.indices, divergence.detach().clamp(min=0).double().numpy())
-        self._losses.append(float(loss.detach()))
+        self._noted["loss"].append(loss.item())
 
     @torch.no_grad()
     def wanted(self, batch: Batch) -> torch.Tensor:
@@ -98,7 +107,7 @@ class Rainbow:
         logits = self.target(batch.next_observations, self.noise)[torch.arange(len(preferred)), preferred]
         return project(logits.softmax(dim=1), batch.returns, batch.discounts, self.support)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _greedy(
         self, network: RainbowNetwork, observations: NDArray[np.uint8], noise: torch.Generator | None
     ) -> NDArray[np.int64]:
@@ -111,9 +120,10 @@ class Rainbow:
         return lambda observations, begun: self._greedy(network, observations, None)
 
     def metrics(self) -> dict[str, float]:
-        """The mean loss since the last call."""
-        losses, self._losses = self._losses, []
-        return {"loss": float(np.mean(losses))} if losses else {}
+        """Means since the last call; `returns` are those of the episodes that ended."""
+        means = {name: float(np.mean(noted)) for name, noted in self._noted.items() if noted}
+        self._noted = {"loss": [], "returns": []}
+        return means
 
     def state(self) -> State:
         """Everything that decides how the training goes on."""
@@ -127,11 +137,8 @@ class Rainbow:
             tensors |= {f"optimizer.{i}.{name}": tensor for name, tensor in moments.items()}
         tensors |= {"noise": self.noise.get_state(), "observations": torch.from_numpy(self.observations)}
         values = {"game": game_values, "replay": replay_values, "steps": self.steps}
-        # Tensors are copied, since training changes them in place.
-        return {name: tensor.clone() for name, tensor in tensors.items()}, {
-            **values,
-            "random": self.random.bit_generator.state,
-        }
+        values["random"] = self.random.bit_generator.state
+        return {name: tensor.clone() for name, tensor in tensors.items()}, values  # training changes them in place
 
     def restore(self, state: State) -> None:
         """Go on from where `state` was taken, exactly."""

@@ -17,11 +17,14 @@ def project(
     >>> project(torch.tensor([[0.0, 1.0, 0.0]]), torch.tensor([0.25]), torch.tensor([1.0]), support)
     tensor([[0.0000, 0.7500, 0.2500]])
     """
+    atoms = len(support)
     moved = (returns[:, None] + discounts[:, None] * support).clamp(support[0], support[-1])
-    spacing = (support[-1] - support[0]) / (len(support) - 1)
-    # How much of the moved atom j the atom i gets: 1 - |moved_j - z_i| / Δz, where that is above 0.
-    shares = (1 - (moved[:, None, :] - support[:, None]).abs() / spacing).clamp(min=0)
-    return torch.bmm(shares, probabilities[:, :, None]).squeeze(2)
+    position = (moved - support[0]) * ((atoms - 1) / (support[-1] - support[0]))  # between 0 and atoms - 1
+    left = position.floor().clamp(max=atoms - 2)
+    share = (position - left) * probabilities  # that the right neighbour gets
+    left = left.long()
+    projected = torch.zeros_like(probabilities)
+    return projected.scatter_add_(1, left, probabilities - share).scatter_add_(1, left + 1, share)
 
 
 def mean(probabilities: torch.Tensor, support: torch.Tensor) -> torch.Tensor:

@@ -34,8 +34,8 @@ class RainbowNetwork(Convolutional):
     def forward(self, observations: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         """Logits `(n, actions, atoms)` of observations `(n, *shape)` of bytes, under noise from the generator."""
         features = self.features(observations)
-        value = self.value(functional.relu(self.value_hidden(features, generator)), generator)
-        advantage = self.advantage(functional.relu(self.advantage_hidden(features, generator)), generator)
+        value: torch.Tensor = self.value(functional.relu(self.value_hidden(features, generator)), generator)
+        advantage: torch.Tensor = self.advantage(functional.relu(self.advantage_hidden(features, generator)), generator)
         advantage = advantage.view(-1, self.actions, self.atoms)
         return value[:, None] + advantage - advantage.mean(dim=1, keepdim=True)
 
@@ -46,5 +46,5 @@ def atari_rainbow(actions: int = 18) -> RainbowNetwork:
 
 
 def minatar_rainbow(channels: int, actions: int) -> RainbowNetwork:
-    """The same in small, for MinAtar's 10×10."""
-    return RainbowNetwork(MINATAR, (channels, 10, 10), 128, actions)
+    """The same in small, for MinAtar's 10×10; both streams together have the 128 units of its usual agents."""
+    return RainbowNetwork(MINATAR, (channels, 10, 10), 64, actions)

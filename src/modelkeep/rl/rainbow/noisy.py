@@ -38,6 +38,7 @@ class NoisyLinear(nn.Module):
             return functional.linear(x, self.weight, self.bias)
         outputs, inputs = self.weight.shape
         drawn = torch.randn(inputs + outputs, generator=generator)
-        into, out_of = drawn.abs().sqrt().copysign(drawn).split((inputs, outputs))  # f(ε) = sgn(ε) √|ε|
+        drawn = drawn.abs().sqrt().copysign(drawn)  # f(ε) = sgn(ε) √|ε|
+        into, out_of = drawn[:inputs], drawn[inputs:]
         weight = torch.addcmul(self.weight, self.weight_noise, torch.outer(out_of, into))
         return functional.linear(x, weight, torch.addcmul(self.bias, self.bias_noise, out_of))

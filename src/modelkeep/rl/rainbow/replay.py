@@ -80,20 +80,20 @@ class Replay:
 
     def sample(self, size: int, correction: float, random: np.random.Generator) -> Batch:
         """Draw in proportion to the priorities, one from each of `size` equal parts of their sum (Schaul et al.)."""
-        total = self.tree.total
-        indices = self.tree.find((np.arange(size) + random.random(size)) * (total / size))
+        marks = np.arange(1, size + 1) - random.random(size)
+        indices = self.tree.find(marks * (self.tree.total / size))
         weights = self.tree.priorities[indices] ** -correction  # (N P(i))^-β up to a factor, which the maximum takes
         slots, copies = np.divmod(indices, self.count)
         returns, discounts = self._n_step(slots, copies)
         both = self.frames.read(np.append(slots, (slots + self.settings.n_step) % self.length), np.tile(copies, 2))
-        observations, next_observations = torch.from_numpy(both).split(size)
+        frames = torch.from_numpy(both)
         return Batch(
             indices,
-            observations,
+            frames[:size],
             torch.from_numpy(self.actions[slots, copies]),
             torch.from_numpy(returns),
             torch.from_numpy(discounts),
-            next_observations,
+            frames[size:],
             torch.from_numpy((weights / weights.max()).astype(np.float32)),
         )
 

@@ -49,13 +49,13 @@ class SumTree:
             level.reshape(-1)[indices] = below[indices].sum(axis=1)
 
     def find(self, marks: NDArray[np.float64]) -> NDArray[np.int64]:
-        """For each mark in [0, total): the first index up to which the priorities sum to more than the mark."""
-        node = np.zeros(len(marks), dtype=np.int64)
-        rest = marks[:, None]
+        """For each mark in (0, total]: the first index up to which the priorities sum to at least the mark."""
+        rows, node, rest = np.arange(len(marks)), np.zeros(len(marks), dtype=np.int64), marks
         for level in self._levels:
             sums = level[node].cumsum(axis=1)
-            # A mark may miss the last sum by a rounding error: then the last child that has any priority is meant.
-            child = np.minimum((sums <= rest).sum(axis=1), (sums < sums[:, -1:]).sum(axis=1))[:, None]
-            rest = rest - np.where(child > 0, np.take_along_axis(sums, np.maximum(child - 1, 0), axis=1), 0.0)
-            node = node * CHILDREN + child[:, 0]
+            # A mark may exceed the last sum by a rounding error: then the last child that has any priority is meant.
+            rest = np.minimum(rest, sums[:, -1])
+            child = (sums < rest[:, None]).sum(axis=1)
+            rest = rest - sums[rows, child - 1] * (child > 0)
+            node = node * CHILDREN + child
         return node
