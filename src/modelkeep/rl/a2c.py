@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -81,7 +80,7 @@ class A2C:
                 f"For {count} copies of {environments.name} the network must give logits {(count, actions)} and values "
                 f"{(count,)}. Got {tuple(logits.shape)} and {tuple(values.shape)}."
             )
-        self.noted: dict[str, list[float]] = {}
+        self.sums: dict[str, tuple[float, int]] = {}  # of what `metrics` gives the means of
 
     def advance(self) -> int:
         """n steps of every copy, then one update of the weights."""
@@ -94,7 +93,7 @@ class A2C:
             self.observations = stepped.observations
             rewards.append(stepped.rewards.clip(-1, 1) if settings.clip_rewards else stepped.rewards)
             ended.append(stepped.ended)
-            self.note(returns=stepped.returns)
+            self.note("returns", sum(stepped.returns), len(stepped.returns))
         with torch.inference_mode():
             _, bootstrap = self.network(torch.from_numpy(self.observations))
         returns = n_step_returns(np.stack(rewards), np.stack(ended), bootstrap.numpy(), settings.discount)
@@ -113,13 +112,10 @@ class A2C:
         errors = advantages.square().sum()
         loss = settings.value * errors - chosen.dot(advantages.detach()) - settings.entropy * entropy
         rate = settings.learning_rate * max(0.0, 1 - self.taken / settings.total)
-        norm = self.optimizer.step(loss, rate, settings.clip)
-        if not isfinite(norm):
-            raise TrainingError(
-                f"The gradient is no longer finite after {self.taken:,} environment steps. Lower the learning rate."
-            )
+        self.optimizer.step(loss, rate, settings.clip)
         count = len(observations)
-        self.note(loss=[loss.item() / count], entropy=[entropy.item() / count], value_error=[errors.item() / count])
+        for name, total in (("loss", loss), ("entropy", entropy), ("value_error", errors)):
+            self.note(name, total.item(), count)
 
     def player(self, seed: int) -> Player:
         """The policy as it is now: actions are drawn from it, not the likeliest ones taken."""
@@ -128,6 +124,7 @@ class A2C:
         return lambda observations, begun: sampled(network, observations, generator)
 
     def state(self) -> State:
+        """Everything that decides how the training goes on."""
         tensors, values = self.environments.state()
         kept = {f"environments/{name}": tensor for name, tensor in tensors.items()}
         kept |= {f"network/{name}": tensor.detach().clone() for name, tensor in self.network.state_dict().items()}
@@ -137,6 +134,7 @@ class A2C:
         return kept, {"environments": values, "taken": self.taken}
 
     def restore(self, state: State) -> None:
+        """Go on from where `state` was taken, exactly."""
         tensors, values = state
 
         def part(prefix: str) -> dict[str, torch.Tensor]:
@@ -150,15 +148,15 @@ class A2C:
         self.observations = tensors["observations"].numpy().copy()
         self.taken = values["taken"]
 
-    def note(self, **values: Sequence[float]) -> None:
-        """Keep values for the next `metrics`."""
-        for name, some in values.items():
-            self.noted.setdefault(name, []).extend(some)
+    def note(self, name: str, total: float, count: int) -> None:
+        """Add to what the next `metrics` tells."""
+        before, counted = self.sums.get(name, (0.0, 0))
+        self.sums[name] = before + total, counted + count
 
     def metrics(self) -> dict[str, float]:
         """Means since the last call; `returns` are those of the episodes that ended."""
-        means = {name: float(np.mean(some)) for name, some in self.noted.items() if some}
-        self.noted = {}
+        means = {name: total / count for name, (total, count) in self.sums.items() if count}
+        self.sums = {}
         return means
 
 
@@ -173,10 +171,12 @@ class RMSProp:
         self.decay, self.epsilon = decay, epsilon
         self.squares = {name: torch.zeros_like(parameter) for name, parameter in parameters.items()}
 
-    def step(self, loss: torch.Tensor, rate: float, clip: float) -> float:
-        """One step along the gradient of the loss, shortened to the norm `clip`; what its norm was."""
+    def step(self, loss: torch.Tensor, rate: float, clip: float) -> None:
+        """One step along the gradient of the loss, which is shortened to the norm `clip`."""
         gradients = torch.autograd.grad(loss, self.parameters)
         norm = float(torch.stack(torch._foreach_norm(gradients)).norm())
+        if not isfinite(norm):
+            raise TrainingError("The gradient of the agent's loss is no longer finite. Lower the learning rate.")
         with torch.no_grad():
             if norm > clip:
                 torch._foreach_mul_(gradients, clip / norm)
@@ -186,7 +186,6 @@ class RMSProp:
             roots = torch._foreach_add(squares, self.epsilon)
             torch._foreach_sqrt_(roots)
             torch._foreach_addcdiv_(self.parameters, gradients, roots, -rate)
-        return norm
 
 
 def sampled(network: nn.Module, observations: NDArray[np.uint8], generator: torch.Generator) -> NDArray[np.int64]:
