@@ -160,20 +160,22 @@ class Hardness(Result):
         ]
 
     def table(self) -> Table:
-        """Appendix C's table, the highest α first, with the interval of the mean and the censored runs."""
+        """Appendix C's table, the highest α first, with the interval of the mean and how many runs never got there."""
+        from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
-        table = Table(title="MC-hardness", caption="★ the strongest procedure; censored runs count as 1")
+        caption = "★ the strongest procedure; runs that never got there count as 1"
+        table = Table(title="MC-hardness", caption=caption, box=SIMPLE_HEAD, collapse_padding=True)
         for name in ("α", "layer", "procedure"):
-            table.add_column(name)
-        for name in ("median", "mean", "SD", "min", "max", "95 % of the mean", "censored"):
-            table.add_column(name, justify="right")
+            table.add_column(name, no_wrap=name != "layer")
+        for name in ("median", "mean", "SD", "min", "max", "95 %", "never"):
+            table.add_column(name, justify="right", no_wrap=True)
         for alpha in reversed(self.alphas):
             for part in self.parts:
                 strongest = self.bound(part, alpha).procedure
                 for i, cell in enumerate(self.of(part, alpha)):
                     procedure = f"{cell.procedure} ★" if cell.procedure == strongest else cell.procedure
-                    interval = f"{cell.mean.low:.2f} to {cell.mean.high:.2f}"
+                    interval = f"{cell.mean.low:.2f}–{cell.mean.high:.2f}"
                     first = ("", "") if i else (f"{alpha:g}", part)
                     table.add_row(*first, procedure, *cell.statistics, interval, f"{cell.censored}/{cell.runs}")
             table.add_section()

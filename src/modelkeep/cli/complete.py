@@ -1,0 +1,219 @@
+"""`modelkeep complete`: how hard it is to get a missing part of a model back, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from modelkeep.cli.given import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    model_and_data,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from modelkeep.completion.hardness import Hardness
+    from modelkeep.completion.part import Part
+    from modelkeep.completion.report import Price
+    from modelkeep.study import StudyResult
+
+
+def complete(
+    model: ModelSource,
+    data: DataSource,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="What is missing: conv1, 'block1 without block1.skip', 30% (of all). Default: each layer."),
+    ] = None,
+    procedure: Annotated[
+        list[str] | None, typer.Option(help="How to retrain: T1, T2 …, or all. Default: T1 and T2.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How often each training is repeated, with other seeds.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="How long a training is, from scratch and again.")] = 300,
+    every: Annotated[int, typer.Option(min=1, help="After how many steps the loss is measured.")] = 5,
+    alpha: Annotated[
+        list[float] | None, typer.Option(help="The share of the original progress to get back. Default: 0.5 to 1.")
+    ] = None,
+    learning_rate: Annotated[float, typer.Option(min=0, help="Of Adam.")] = 1e-3,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 128,
+    train: Annotated[str | None, typer.Option(help="The training data; of a built-in set it is known.")] = None,
+    examples: Annotated[int, typer.Option(min=1, help="How many examples of --data measure the loss.")] = 1000,
+    price: Annotated[float | None, typer.Option(min=0, help="What an hour of this machine costs.")] = None,
+    currency: Annotated[str, typer.Option(help="Of the price.")] = "€",
+    weights: Weights = None,
+    input_shape: InputShape = None,
+    label: Label = "label",
+    out: Annotated[Path, typer.Option(help="The folder for report.html, result.json and figure.png.")] = Path(
+        "modelkeep-out"
+    ),
+    ledger: Annotated[Path | None, typer.Option(help="The ledger's file; else ledger.sqlite3 in --out.")] = None,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json instead of the summary.")] = False,
+) -> None:
+    """Complete a model: how much training gets a missing part back, as a share of training it from scratch?
+
+    That is what a cut of the model protects when several parties hold a part each: 1 as much as the whole training is
+    worth, 0 nothing. A network like yours is trained from scratch for comparison; then each part of yours is drawn
+    anew and retrained. **T1** trains everything, **T2** only the missing part, **T3** wider layers in its place,
+    **T4** from other initialisations, **T5** on the whole model's answers, **T7** searches learning rates. The result
+    is an upper bound: a faster way may exist. After Ctrl-C the same command goes on. Examples:
+
+    * `modelkeep complete model.safetensors --data digits`
+
+    * `modelkeep complete model.safetensors --data digits --part conv1 --part linear1 --procedure all --price 2.5`
+
+    * `modelkeep complete model.safetensors --data test.npz --train train.npz --steps 2000 --every 20 --seeds 5`
+    """
+    from modelkeep.cli.study import require_all_done, run_shown
+    from modelkeep.completion.hardness import ALPHAS
+    from modelkeep.completion.report import Price
+    from modelkeep.completion.trials import complete as trial
+    from modelkeep.completion.trials import fingerprints, opened
+    from modelkeep.errors import InputError
+    from modelkeep.study import Ledger, Local, Study, grid
+    from modelkeep.training import Recipe, evaluate
+
+    if steps < every:
+        raise InputError(f"A training of --steps {steps} is never measured when that is done --every {every} steps.")
+    if train is None and Path(data).expanduser().exists():
+        raise InputError("Retraining needs the training data: name it with --train.")
+    asked = None if price is None else Price(price, currency)
+    loaded, _ = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    owned: dict[str, Any] = {
+        "model": _resolved(model),
+        "weights": None if weights is None else str(weights.resolve()),
+        "input_shape": None if input_shape is None else list(loaded.input_shape),
+        "device": device,
+        "train": _resolved(data if train is None else train),
+        "test": _resolved(data),
+        "label": label,
+        "examples": examples,
+        "seed": seed,
+    }
+    owner = opened(owned)
+    owned["fingerprints"] = fingerprints(*owner)
+    recipe = Recipe(steps=steps, evaluate_every=every, batch_size=batch_size, learning_rate=learning_rate)
+    axes: dict[str, list[Any]] = {
+        "part": [each.to_json() for each in _parts(part, loaded.module)],
+        "procedure": _procedures(procedure),
+        "setting": [{"owned": owned, "recipe": recipe.to_json()}],
+    }
+    study = Study(f"complete {Path(model).name}", grid(trial, axes, range(seed, seed + seeds)))
+    with Ledger(ledger or out / "ledger.sqlite3") as kept:
+        done = run_shown(study, kept, Local(), "the same command")
+    require_all_done(done)
+    found = _measured(done, alpha or ALPHAS, seed, owned["fingerprints"])
+    written = _write(found, out, asked, Path(model).name)
+    if as_json:
+        typer.echo(found.to_json())
+        return
+    _, own = evaluate(owner[0], owner[2])
+    _show(found, done, 1 - own.value, written)
+
+
+def _resolved(source: str) -> str:
+    """A file as its whole path, so that a study finds it from any folder; anything else as it is."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.exists() else source
+
+
+def _parts(wanted: list[str] | None, module: nn.Module) -> list[Part]:
+    """The parts that the user named, or each layer of the network."""
+    from modelkeep.completion.part import Part, parts_of
+    from modelkeep.errors import InputError
+
+    layers = {part.name: part for part in parts_of(module)}
+    if not wanted:
+        return list(layers.values())
+    found = []
+    for text in dict.fromkeys(wanted):
+        name, _, kept = text.partition(" without ")
+        if text.endswith("%"):
+            try:
+                found.append(Part(f"{text} of all", ("",), share=float(text[:-1]) / 100))
+            except ValueError as error:
+                raise InputError(f"A share of every layer is written such as --part 30%. Got '{text}'.") from error
+        elif text in layers:
+            found.append(layers[text])
+        else:
+            found.append(Part(text, (name,), (kept,) if kept else ()))
+        found[-1].parameters(module)  # refuses a name that the network does not have
+    return found
+
+
+def _procedures(wanted: list[str] | None) -> list[str]:
+    """The procedures that the user named, whole or by their first word: T4 is all initialisations."""
+    from modelkeep.completion.trials import PROCEDURES
+    from modelkeep.errors import InputError, listed
+
+    found = []
+    for text in wanted or ["T1", "T2"]:
+        chosen = [name for name in PROCEDURES if text in ("all", name, name.split()[0])]
+        if not chosen:
+            raise InputError(f"There is no procedure '{text}'. Known are: all, {listed(list(PROCEDURES))}.")
+        found += chosen
+    return list(dict.fromkeys(found))
+
+
+def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprints: list[str]) -> Hardness:
+    """The measure of what the trials found, where their procedures could be used."""
+    from dataclasses import replace
+
+    from modelkeep.completion.hardness import hardness
+    from modelkeep.completion.trials import retraining
+    from modelkeep.errors import InputError
+
+    runs = [
+        retraining(record.value, record.parameters["part"]["name"], record.parameters["procedure"], record.seed)
+        for record in done.records
+        if "refused" not in record.value
+    ]
+    if not runs:
+        raise InputError(f"No procedure can be used here. {done.records[0].value['refused']}")
+    found = hardness(runs, alphas=alphas, seed=seed)
+    model, data, _ = fingerprints
+    source = replace(found.provenance, model=model, data=data, seconds=done.provenance.seconds)
+    return replace(found, provenance=source)
+
+
+def _write(found: Hardness, out: Path, price: Price | None, subject: str) -> tuple[Path, ...]:
+    from modelkeep.completion.report import completion_page
+    from modelkeep.pages import write_files
+    from modelkeep.plots import png_bytes
+
+    page = completion_page(found, out / "report.html", price, subject=subject)
+    return page, *write_files(out, {"result.json": found.to_json(), "figure.png": png_bytes(found.draw())})
+
+
+def _show(found: Hardness, done: StudyResult, own: float, written: tuple[Path, ...]) -> None:
+    from rich.console import Console
+
+    from modelkeep.completion.report import answer
+
+    console = Console(highlight=False)
+    console.print(f"\n{answer(found)}", markup=False)
+    best = {
+        record.seed: min(record.value["original"]["losses"]) for record in done.records if "original" in record.value
+    }
+    scratch = sum(best.values()) / len(best)
+    console.print(f"Wrong on the judging data: your model {own:.1%}, one trained from scratch at best {scratch:.1%}.")
+    console.print(found)
+    refusals = {
+        (record.parameters["procedure"], record.value["refused"]): None
+        for record in done.records
+        if "refused" in record.value
+    }
+    for procedure, why in refusals:
+        console.print(f"{procedure} was left out: {why}", markup=False)
+    console.print("written: " + ", ".join(str(path) for path in written), soft_wrap=True, markup=False)

@@ -1,0 +1,145 @@
+"""The trials of `modelkeep complete`: an owner's model, a part that is missing, a procedure and a seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from modelkeep import datasets, pretrained
+from modelkeep.completion.curve import Curve
+from modelkeep.completion.hardness import Retraining
+from modelkeep.completion.initialise import SCHEMES
+from modelkeep.completion.part import Part
+from modelkeep.completion.problem import Problem
+from modelkeep.completion.procedures.distilled import Distilled
+from modelkeep.completion.procedures.initialised import Initialised
+from modelkeep.completion.procedures.joint import Frozen, Joint
+from modelkeep.completion.procedures.overparametrised import Overparametrised
+from modelkeep.completion.procedures.procedure import Procedure
+from modelkeep.completion.procedures.searched import Searched
+from modelkeep.completion.retraining import WHOLE, Retrained, curve_of, original
+from modelkeep.data import Data
+from modelkeep.errors import InputError
+from modelkeep.files import replacing
+from modelkeep.model import Model
+from modelkeep.study.once import shared_folder
+from modelkeep.study.trial import canonical, workdir
+from modelkeep.training import Recipe, evaluate
+
+_ALL: tuple[Procedure, ...] = (
+    Joint(),
+    Frozen(),
+    Overparametrised(),
+    *(Initialised(scheme) for scheme in SCHEMES if scheme != "own"),
+    Distilled(),
+    Searched(),
+)
+PROCEDURES = {procedure.name: procedure for procedure in _ALL}
+
+Opened = tuple[Model, Data, Data]
+"""The owner's model, what it is trained on, and what it is judged on."""
+
+
+def complete(*, part: dict[str, Any], procedure: str, setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Retrain a part of the owner's model: the curves of the original and of this training, and how long steps took.
+
+    Where the procedure cannot be used for such a part, the value says why: `{"refused": …}`. The setting is the
+    `recipe` and what is `owned`, see `opened`; `part` and `recipe` are as their `to_json` has them.
+    """
+    model, data, held_out = opened(setting["owned"])
+    problem = Problem(model, Part.from_json(part), data, held_out, Recipe.from_json(setting["recipe"]))
+    first = _original_once(problem, setting, seed)
+    try:
+        again = _timed(
+            lambda path: PROCEDURES[procedure](problem, seed=seed, checkpoint=path), problem, workdir() / "checkpoint"
+        )
+    except InputError as error:
+        return {"refused": str(error)}
+    return {"original": first, "retrained": again}
+
+
+def retraining(value: Mapping[str, Any], part: str, procedure: str, seed: int) -> Retraining:
+    """What a trial's value says, for the measure."""
+    first, again = value["original"], value["retrained"]
+    return Retraining(
+        part,
+        procedure,
+        seed,
+        original=Curve(tuple(first["steps"]), tuple(first["losses"])),
+        retrained=Curve(tuple(again["steps"]), tuple(again["losses"])),
+        seconds_per_step=again["seconds_per_step"],
+        original_seconds_per_step=first["seconds_per_step"],
+    )
+
+
+def opened(owned: Mapping[str, Any]) -> Opened:
+    """Open what is `owned`: a model and data as the user named them, all in JSON.
+
+    It has model, weights, input_shape, device; train, test, label; and `examples`, how many of the test data judge,
+    drawn by `seed`. `fingerprints`, where given, are those that the model and the data must have.
+    """
+    return _opened(canonical(owned))
+
+
+@lru_cache(maxsize=1)
+def _opened(text: str) -> Opened:
+    named = json.loads(text)
+    shape = None if named["input_shape"] is None else tuple(named["input_shape"])
+    device, label = named["device"], named["label"]
+    if named["model"] in pretrained.names():
+        model = pretrained.load(named["model"], device=device)
+        shape = model.input_shape
+        test = datasets.open(named["test"], label=label, part="test", shape=shape)
+    else:
+        known = {} if shape is None else {"input_shape": shape}
+        test = datasets.open(named["test"], label=label, part="test", shape=shape)
+        model = Model.load(named["model"], weights=named["weights"], like=test, device=device, **known)
+    data = datasets.open(named["train"], label=label, part="train", shape=shape)
+    held_out = test.sample(min(named["examples"], len(test)), named["seed"])
+    if named.get("fingerprints", found := fingerprints(model, data, held_out)) != found:
+        raise InputError("The model or the data changed since the study began. Start `modelkeep complete` again.")
+    return model, data, held_out
+
+
+def fingerprints(model: Model, data: Data, held_out: Data) -> list[str]:
+    """What tells that all three are the same as before."""
+    return [model.fingerprint(), data.fingerprint(), held_out.fingerprint()]
+
+
+def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The original training with this seed, which the first trial that comes makes for all parts and procedures."""
+    model, data, held_out, recipe = problem.model, problem.data, problem.held_out, problem.recipe
+    with shared_folder("original", [setting, seed]) as folder:
+        kept = folder / "curve.json"
+        if not kept.exists():
+            found = _timed(
+                lambda path: original(model, data, held_out, recipe, seed=seed, checkpoint=path),
+                Problem(model, WHOLE, data, held_out, recipe),
+                folder / "checkpoint",
+            )
+            with replacing(kept) as unfinished:
+                unfinished.write_text(json.dumps(found), encoding="utf-8")
+        value: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        return value
+
+
+def _timed(train: Callable[[Path], Retrained], problem: Problem, checkpoint: Path) -> dict[str, Any]:
+    """The curve of a training, and its seconds per step without the evaluations; None where it went on from before."""
+    went_on = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
+    recipe = problem.recipe
+    # One step that does not count: torch loads much of itself with the first optimizer and the first pass.
+    curve_of(problem.broken(0), problem.data, problem.held_out, replace(recipe, steps=1, evaluate_every=1), seed=0)
+    begun = perf_counter()
+    evaluate(problem.model, problem.held_out, 4 * recipe.batch_size)
+    evaluated = perf_counter()
+    curve = train(checkpoint).curve
+    training = perf_counter() - evaluated - len(curve.steps) * (evaluated - begun)
+    for left in checkpoint.parent.glob(f"{checkpoint.name}*"):
+        left.unlink()
+    seconds = None if went_on else max(0.0, training) / curve.steps[-1]
+    return {"steps": curve.steps, "losses": curve.losses, "seconds_per_step": seconds}
