@@ -6,12 +6,13 @@ import difflib
 from collections.abc import Callable, Sequence
 
 from modelkeep.errors import InputError, bad_parameter, listed
-from modelkeep.rl.environments import atari, minatar
+from modelkeep.rl.environments import atari, doom, minatar
 from modelkeep.rl.environments.vector import Environments
 
 GAMES: dict[str, Callable[[], Sequence[str]]] = {
     "minatar": lambda: minatar.GAMES,
     "atari": lambda: tuple(atari.games()),
+    "doom": lambda: doom.SCENARIOS,
 }
 
 
@@ -38,6 +39,8 @@ def make(name: str, count: int, *, life_ends: bool = False) -> Environments:
         raise _unknown(name, known, f"game of {family}", game)
     if family == "atari":
         return atari.Atari(game, count, life_ends=life_ends)
+    if family == "doom":
+        return doom.Doom(game, count)
     return minatar.MinAtar(game, count)
 
 
