@@ -209,12 +209,15 @@ def test_a_network_for_another_number_of_actions_is_refused() -> None:
         A2C(make("minatar/breakout", 4), minatar_actor_critic(channels=4, actions=6), MINATAR, seed=0)
 
 
-def test_weights_that_are_not_finite_are_found() -> None:
+def test_a_gradient_that_is_not_finite_does_not_reach_the_weights() -> None:
     network = little()
     with torch.no_grad():
-        network.value.weight.fill_(torch.inf)
+        network.value.bias.fill_(torch.inf)
+    agent = A2C(Signs(), network, MINATAR, seed=0)
+    before = weights(agent)
     with pytest.raises(TrainingError, match="no longer finite"):
-        A2C(Signs(), network, MINATAR, seed=0).advance()
+        agent.advance()
+    assert same(before, weights(agent))
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,9 @@ class Torso:
 # 6×6×64 features, while the usual network (no padding, strides 4, 2, 1) makes 7×7×64 of 84×84. With the usual first two
 # strides, padding that loses no pixel ('same') and a last stride of 2 do it: 84 → 21 → 11 → 6.
 #
-# Table 6 gives Rainbow 1,267,712 in all, 512 more than table 5: the same layers, with 18 advantages and a value for heads,
-# and 512 more, such as the biases of the linear layer. It leaves out the atoms, the noise and the second stream: heads
-# over 51 atoms have 512 · 19 · 51 = 496,128 weights alone.
+# Table 6 gives Rainbow 1,267,712 in all, 512 more than table 5: the same layers, with 18 advantages and a value for
+# heads, and 512 more, such as the biases of the linear layer. It leaves out the atoms, the noise and the second stream:
+# heads over 51 atoms have 512 · 19 · 51 = 496,128 weights alone.
 ATARI = Torso((Convolution(32, 8, 4, 2), Convolution(64, 4, 2, 2), Convolution(64, 3, 2, 1)), largest=255.0, bias=False)
 MINATAR = Torso((Convolution(16, 3), Convolution(16, 3)), largest=1.0, bias=True)
 
