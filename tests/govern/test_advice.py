@@ -14,11 +14,19 @@ from torch import nn
 
 from modelkeep import Data, Model, Result, datasets, plots
 from modelkeep.architectures import small_cnn
+from modelkeep.completion.curve import ratio
+from modelkeep.completion.part import Part
+from modelkeep.completion.problem import Problem
+from modelkeep.completion.procedures.joint import Frozen, Joint
+from modelkeep.completion.retraining import original
 from modelkeep.errors import InputError, SliceError
-from modelkeep.govern.exposure import Advice, AtCut, Costs, Link, advise
+from modelkeep.govern.exposure import Advice, AtCut, Completing, Costs, Link, advise
 from modelkeep.govern.exposure.advice import recommended
+from modelkeep.govern.exposure.completion import completions
 from modelkeep.govern.exposure.costs import costs
 from modelkeep.results import Estimate
+from modelkeep.slices import Place
+from modelkeep.training import Recipe
 
 LINK = Link(1e8, 1e-3)
 
@@ -102,6 +110,25 @@ def test_new_weights_give_the_labels_away_everywhere() -> None:
         assert found.fresh_labels.value > 0.8
         assert found.completion is None
     assert "not measured" in dict(advice().rows())["completion hardness"]
+
+
+def test_both_pieces_of_a_cut_are_completed_from_what_the_other_party_has() -> None:
+    """The same trainings by hand: the original, then T1 and T2 without either piece."""
+    data, recipe = datasets.load("digits", "train").first(400), Recipe(steps=40, evaluate_every=4, batch_size=32)
+    place = Place("conv1_pool")
+    found = completions(model(), data, [place], Completing(recipe, runs=1, alpha=0.8), seed=0)[place]
+    held_out, train = data.split(0.2, 0.8, seed=0)
+    trained = original(model(), train, held_out, recipe, seed=0)
+    for bound, layers in ((found.first, ("conv1",)), (found.second, ("conv2", "linear1", "logits"))):
+        problem = Problem(trained.model, Part(bound.part, layers), train, held_out, recipe)
+        values = [ratio(trained.curve, each(problem, seed=1).curve, 0.8).value for each in (Joint(), Frozen())]
+        assert bound.hardness.value == min(values)
+    assert found.easier.hardness.value == min(found.first.hardness.value, found.second.hardness.value)
+
+
+def test_completion_counts_steps_and_so_needs_them() -> None:
+    with pytest.raises(InputError, match="so many steps"):
+        Completing(Recipe(epochs=1))
 
 
 def test_an_advice_prints_draws_and_comes_back() -> None:

@@ -24,6 +24,12 @@ def advise(
     ] = None,
     batch: Annotated[int, typer.Option(help="Examples in a training step.")] = 64,
     most_overhead: Annotated[float, typer.Option(help="How many times as long as in one process a step may take.")] = 2,
+    completion_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Also train such a model from scratch for so many steps, and see how hard each piece is to get back."
+        ),
+    ] = None,
     weights: Weights = None,
     input_shape: InputShape = None,
     label: Label = "label",
@@ -42,6 +48,8 @@ def advise(
     * `modelkeep govern advise model.safetensors --data digits --cut conv1_pool --cut linear1`
 
     * `modelkeep govern advise model.safetensors --data test.csv --bandwidth 12.5 --latency 20`
+
+    * `modelkeep govern advise model.safetensors --data digits --cut conv1_pool --completion-steps 300`
     """
     from dataclasses import replace
 
@@ -50,6 +58,7 @@ def advise(
     from modelkeep import plots, progress
     from modelkeep.files import replacing
     from modelkeep.govern import exposure
+    from modelkeep.training import Recipe
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     link = exposure.Link.loopback()
@@ -57,9 +66,19 @@ def advise(
         link = replace(link, bandwidth=1e6 * bandwidth, source="given")
     if latency is not None:
         link = replace(link, latency=latency / 1e3, source="given")
+    completing = None
+    if completion_steps is not None:
+        completing = exposure.Completing(Recipe(steps=completion_steps, batch_size=batch))
     with progress.shown():
         found = exposure.advise(
-            loaded, examined, cuts=cut, link=link, batch=batch, most_overhead=most_overhead, seed=seed
+            loaded,
+            examined,
+            cuts=cut,
+            link=link,
+            batch=batch,
+            most_overhead=most_overhead,
+            completing=completing,
+            seed=seed,
         )
     out.mkdir(parents=True, exist_ok=True)
     record, picture = out / "advice.json", out / "advice.png"

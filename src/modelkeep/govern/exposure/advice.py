@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
 from modelkeep import progress
+from modelkeep.completion.initialise import reset
+from modelkeep.completion.retraining import WHOLE
 from modelkeep.data import Data
-from modelkeep.errors import SliceError, bad_parameter
+from modelkeep.errors import InputError, SliceError, bad_parameter
+from modelkeep.govern.exposure.completion import Completing, Completion, completions
 from modelkeep.govern.exposure.costs import Costs, Link, costs
 from modelkeep.govern.exposure.exposed import Exposed
 from modelkeep.govern.exposure.inversion import invert
@@ -30,7 +33,9 @@ EXPLAINED = (
     "bytes: per example, both ways · weights, time: the first party's share · step: over one process · inputs, labels: "
     "share learned, 0% is guessing · found: inputs re-identified among those attacked · new: labels, with new weights"
 )
-NOT_MEASURED = "not measured: model completion is its own command (coming)"
+NOT_MEASURED = (
+    "not measured: it takes trainings from scratch; give completing=Completing(recipe), or --completion-steps"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +44,7 @@ class AtCut:
 
     `inputs` and `labels` are shares: 0 is what guessing the mean input or the most frequent class gives, 1 is all.
     `fresh_labels` is that of the same network with new weights, as at the first step of a training; None where its
-    weights cannot be drawn anew. `completion` is for model completion to fill in.
+    weights cannot be drawn anew. `completion`: how hard either piece is to get back; None where nobody asked.
     """
 
     place: str
@@ -52,7 +57,7 @@ class AtCut:
     labels: Estimate
     labels_by: str
     fresh_labels: Estimate | None
-    completion: Estimate | None = None
+    completion: Completion | None = None
 
     @property
     def leak(self) -> float:
@@ -68,6 +73,8 @@ class Advice(Result):
     another one.
     """
 
+    schema: ClassVar[int] = 2
+
     link: Link
     most_overhead: float
     cuts: tuple[AtCut, ...]
@@ -76,7 +83,11 @@ class Advice(Result):
     reason: str
 
     def rows(self) -> list[tuple[str, str]]:
-        found = [("recommendation", self.reason), ("link", str(self.link)), ("completion hardness", NOT_MEASURED)]
+        found = [("recommendation", self.reason), ("link", str(self.link))]
+        measured = {cut.place: cut.completion for cut in self.cuts if cut.completion is not None}
+        found += [(f"completion at {place}", str(completion)) for place, completion in measured.items()]
+        if not measured:
+            found.append(("completion hardness", NOT_MEASURED))
         if all(cut.fresh_labels is not None and cut.fresh_labels.value > 0.9 for cut in self.cuts):
             found.append(("training from new weights", "gives nearly all labels away at every cut, in its first steps"))
         if self.left_out:
@@ -123,6 +134,7 @@ def advise(
     link: Link | None = None,
     batch: int = 64,
     most_overhead: float = 2.0,
+    completing: Completing | None = None,
     seed: int,
 ) -> Advice:
     """Recommend a cut between a party with the inputs and one with the labels.
@@ -138,6 +150,7 @@ def advise(
         link: Between the parties. None: measured, this machine's own.
         batch: Examples in a step.
         most_overhead: See the rule.
+        completing: Also measure how hard each piece is to get back by training. None: do not, it takes a while.
         seed: Decides what is attacked, and how attackers learn.
     """
     if not most_overhead >= 1:
@@ -154,6 +167,9 @@ def advise(
                 task.advance(0, str(place))
                 found.append(_at(model, fresh, data, place, link, batch, seed))
                 task.advance()
+        if completing is not None:
+            completed = completions(model, data, chosen, completing, seed)
+            found = [replace(cut, completion=completed[place]) for cut, place in zip(found, chosen, strict=True)]
         best, reason = recommended(found, most_overhead)
         return Advice(
             provenance=provenance(),
@@ -270,13 +286,9 @@ def _between(nothing: float, everything: float, found: Estimate) -> Estimate:
 
 def _with_new_weights(model: Model, seed: int) -> Model | None:
     """The same network before any training; None where a part does not say how its weights are drawn."""
-    module = copy.deepcopy(model.module)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        for part in module.modules():
-            reset = getattr(part, "reset_parameters", None)
-            if callable(reset):
-                reset()
-            elif any(True for _ in part.parameters(recurse=False)):
-                return None
-    return Model.from_card(module, model.card, model.device)
+    fresh = Model.from_card(copy.deepcopy(model.module), model.card, model.device)
+    try:
+        reset(fresh.module, WHOLE, seed=seed)
+    except InputError:
+        return None
+    return fresh

@@ -1,0 +1,104 @@
+"""How hard it is for either party of a cut to get the other's piece back by training (paper 000, equation 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from modelkeep import progress
+from modelkeep.completion.hardness import Bound, Retraining, hardness
+from modelkeep.completion.part import Part
+from modelkeep.completion.problem import Problem
+from modelkeep.completion.procedures.joint import Frozen, Joint
+from modelkeep.completion.retraining import Retrained, original
+from modelkeep.data import Data
+from modelkeep.errors import bad_parameter
+from modelkeep.govern.exposure.exposed import Exposed
+from modelkeep.model import Model
+from modelkeep.slices import Place
+from modelkeep.training import Recipe
+
+GRID = 50
+"""The loss of a training is measured so many times, where its recipe does not say how often."""
+
+
+@dataclass(frozen=True)
+class Completing:
+    """How completion is measured: the original's `recipe` (in steps), in how many `runs`, and α, the share of its
+    progress that counts as completed.
+    """
+
+    recipe: Recipe
+    runs: int = 2
+    alpha: float = 0.9
+
+    def __post_init__(self) -> None:
+        if self.recipe.steps is None:
+            raise bad_parameter(
+                "Completing", "recipe", "a recipe of so many steps, which are what is counted", "epochs"
+            )
+        if self.runs < 1:
+            raise bad_parameter("Completing", "runs", "at least 1", self.runs)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What it takes the second party to complete the first's piece, and the first to complete the second's."""
+
+    first: Bound
+    second: Bound
+
+    @property
+    def easier(self) -> Bound:
+        """The piece that protects less: whose holder the other one needs least."""
+        return min(self.first, self.second, key=lambda bound: bound.hardness.value)
+
+    def __str__(self) -> str:
+        told = [
+            f"{b.part} {b.hardness.value:.2f} (by {b.procedure}, {b.cost:,.0f} steps)"
+            for b in (self.first, self.second)
+        ]
+        return f"{told[0]}, {told[1]} of a training from scratch, at α = {self.first.alpha:g}"
+
+
+def completions(
+    model: Model, data: Data, places: Sequence[Place], completing: Completing, seed: int
+) -> dict[Place, Completion]:
+    """At each place, both pieces: by training everything with the new piece (T1) or the piece alone (T2).
+
+    A fifth of the data measures the error.
+    """
+    steps = completing.recipe.steps or 0
+    every = completing.recipe.evaluate_every or max(1, steps // GRID)
+    recipe = replace(completing.recipe, evaluate_every=every)
+    held_out, train = data.split(0.2, 0.8, seed=seed)
+    pieces = {place: _pieces(model, place) for place in places}
+    found: list[Retraining] = []
+    with progress.task("completion", completing.runs * (1 + 4 * len(places))) as task:
+        for run in range(seed, seed + completing.runs):
+            trained = original(model, train, held_out, recipe, seed=run)
+            task.advance()
+            for part in (part for both in pieces.values() for part in both):
+                found += _retrained(Problem(trained.model, part, train, held_out, recipe), trained, run)
+                task.advance(2, part.name)
+    measured = hardness(found, alphas=(completing.alpha,), seed=seed)
+    return _by_place(pieces, {part: measured.bound(part, completing.alpha) for part in measured.parts})
+
+
+def _pieces(model: Model, place: Place) -> tuple[Part, Part]:
+    exposed = Exposed.at(model, place)
+    return (
+        Part(f"until {place}", tuple(exposed.before.parameters)),
+        Part(f"after {place}", tuple(exposed.after.parameters)),
+    )
+
+
+def _retrained(problem: Problem, trained: Retrained, run: int) -> list[Retraining]:
+    return [
+        Retraining(problem.part.name, each.name, run, trained.curve, each(problem, seed=run + 1).curve)
+        for each in (Joint(), Frozen())
+    ]
+
+
+def _by_place(pieces: Mapping[Place, tuple[Part, Part]], bounds: Mapping[str, Bound]) -> dict[Place, Completion]:
+    return {place: Completion(bounds[a.name], bounds[b.name]) for place, (a, b) in pieces.items()}
