@@ -19,5 +19,5 @@ def n_step_returns(
     returns = np.empty_like(rewards)
     following = bootstrap
     for t in reversed(range(len(rewards))):
-        following = returns[t] = rewards[t] + discount * following * ~ended[t]
+        following = returns[t] = rewards[t] + discount * np.where(ended[t], 0, following)
     return returns
