@@ -126,8 +126,8 @@ def test_searchable_networks_take_images_and_give_logits(normalisation: Any, ski
         (1, 12, 12), 5, width=4, before=2, after=2, hidden=0, stride=1, normalisation=normalisation, skips=skips
     )
     assert network(torch.rand(3, 1, 12, 12)).shape == (3, 5)
-    changed = network.lower(torch.rand(3, 1, 12, 12))
-    assert network.upper(changed).shape == (3, 5)
+    changed = network.get_submodule("lower")(torch.rand(3, 1, 12, 12))
+    assert network.get_submodule("upper")(changed).shape == (3, 5)
 
 
 def test_searchable_refuses_what_is_no_network() -> None:

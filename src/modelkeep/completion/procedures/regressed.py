@@ -30,8 +30,8 @@ class Regressed:
     Adam at this `learning_rate`, on one recorded pass after another.
     """
 
-    share: float = 0.25
-    learning_rate: float = 3e-3
+    share: float = 0.2
+    learning_rate: float = 0.03
     name: ClassVar[str] = "T6"
     title: ClassVar[str] = "regressed on what crossed"
 
