@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from modelkeep.rl.environments.vector import State, Stepped
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 STICKY = 0.1  # with this chance the last action is taken again, as MinAtar does by default
 MOST_STEPS = 5_000  # then an episode has ended (K in section 3)
+_CELLS = np.arange(10)
 _CONSTANT = {"random", "channels", "action_map"}  # attributes of a game that are no part of its state
 
 
@@ -118,7 +119,14 @@ def _rules(game: str) -> ModuleType:
         raise MissingExtra("rl", "minatar", f"Playing MinAtar's {game}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    # Half of the time of Space Invaders is numpy's general roll. The module is ours alone, so nobody else sees this.
+    vars(module)["np"] = SimpleNamespace(**vars(np) | {"roll": _roll})
     return module
+
+
+def _roll(grid: NDArray[Any], shift: int, axis: int) -> NDArray[Any]:
+    """`np.roll` of a grid of 10 × 10."""
+    return grid.take(_CELLS - shift, axis, mode="wrap")
 
 
 def _plain(value: Any) -> Any:
