@@ -56,7 +56,7 @@ RANGES = {"entropy_cost": Range(5e-5, 1e-2), "learning_rate": Range(5e-6, 5e-3),
 
 @dataclass(frozen=True)
 class PopulationSettings:
-    """How a population evolves; the defaults are those of model completion's IMPALA, but for the `interval`."""
+    """How a population evolves; twelve members and these ranges as in model completion, the rest as Jaderberg et al."""
 
     size: int = 12
     interval: int = 100
@@ -109,7 +109,7 @@ class Population(Generic[M]):
         return self.members[self.best].network
 
     def advance(self) -> int:
-        """All members advance; then, where it is time, the worst are replaced."""
+        """All members advance, and their steps are counted together; where it is time, the worst are replaced."""
         steps = sum(member.advance() for member in self.members)
         self.rounds += 1
         ranked = self._ranked()
