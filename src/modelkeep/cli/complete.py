@@ -154,7 +154,7 @@ def _parts(wanted: list[str] | None, module: nn.Module) -> list[Part]:
 
 def _procedures(wanted: list[str] | None) -> list[str]:
     """The procedures that the user named, whole or by their first word: T4 is all initialisations."""
-    from modelkeep.completion.trials import PROCEDURES
+    from modelkeep.completion.procedures import PROCEDURES
     from modelkeep.errors import InputError, listed
 
     found = []

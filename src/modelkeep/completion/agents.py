@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from modelkeep.completion.curve import Curve
-from modelkeep.completion.initialise import Scheme, drawing_from, reset
+from modelkeep.completion.initialise import SCHEMES, Scheme, drawing_from, reset
 from modelkeep.completion.part import Part
 from modelkeep.completion.procedures.overparametrised import overparametrised
 from modelkeep.errors import InputError, bad_parameter
@@ -88,12 +88,14 @@ def complete(
 
 
 def broken(network: nn.Module, part: Part, procedure: str, seed: int) -> nn.Module:
-    """A copy of a trained network with a new `part`, as a procedure starts with it; T2's asks for no other gradients."""
+    """A copy of a trained network with a new `part`, as a procedure begins with it; T2 lets nothing else be trained."""
     network = copy.deepcopy(network)
     schemes: dict[str, Scheme] = {"T1": "own", "T2": "own", "T3": "own"}
-    schemes |= {f"T4 {scheme}": scheme for scheme in get_args(Scheme)[1:]}
+    schemes |= {f"T4 {scheme}": scheme for scheme in SCHEMES}
     if procedure not in schemes:
         raise bad_parameter("complete", "procedure", f"one of {', '.join(schemes)}", procedure)
+    if procedure == "T2" and part.share < 1:
+        raise InputError("T2 of an agent trains whole parameters. Give a part with share=1, or use T1.")
     reset(network, part, scheme=schemes[procedure], seed=seed)
     if procedure == "T3":
         overparametrised(network, part, seed=seed)

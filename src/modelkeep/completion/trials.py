@@ -13,15 +13,9 @@ from typing import Any
 from modelkeep import datasets, pretrained
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Retraining
-from modelkeep.completion.initialise import SCHEMES
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.distilled import Distilled
-from modelkeep.completion.procedures.initialised import Initialised
-from modelkeep.completion.procedures.joint import Frozen, Joint
-from modelkeep.completion.procedures.overparametrised import Overparametrised
-from modelkeep.completion.procedures.procedure import Procedure
-from modelkeep.completion.procedures.searched import Searched
+from modelkeep.completion.procedures import PROCEDURES
 from modelkeep.completion.retraining import WHOLE, Retrained, curve_of, original
 from modelkeep.data import Data
 from modelkeep.errors import InputError
@@ -30,16 +24,6 @@ from modelkeep.model import Model
 from modelkeep.study.once import shared_folder
 from modelkeep.study.trial import canonical, workdir
 from modelkeep.training import Recipe, evaluate
-
-_ALL: tuple[Procedure, ...] = (
-    Joint(),
-    Frozen(),
-    Overparametrised(),
-    *(Initialised(scheme) for scheme in SCHEMES if scheme != "own"),
-    Distilled(),
-    Searched(),
-)
-PROCEDURES = {procedure.name: procedure for procedure in _ALL}
 
 Opened = tuple[Model, Data, Data]
 """The owner's model, what it is trained on, and what it is judged on."""

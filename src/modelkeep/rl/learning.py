@@ -25,6 +25,8 @@ from modelkeep.training.part import tensors_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CHECKPOINT_SECONDS = 60.0
+
 LEARNING = Wording(
     keeps="checkpoint",
     redo="learn",
@@ -89,13 +91,12 @@ def learn(
     episodes: int,
     seed: int,
     checkpoint: str | Path | None = None,
-    checkpoint_seconds: float = 60.0,
 ) -> Learned:
     """Let `agent` learn for `steps` environment steps, and play in `judge` on a fixed grid of steps.
 
-    With a `checkpoint` path the whole state is written there every `checkpoint_seconds`, after Ctrl-C and at the end:
-    weights, optimizer, environments, replay and randomness. Called again with an agent made in the same way, `learn`
-    goes on from it and ends with the same bits as a run that was never stopped.
+    With a `checkpoint` path the whole state is written there every minute, after Ctrl-C and at the end: weights,
+    optimizer, environments, replay and randomness. Called again with an agent made in the same way, `learn` goes on
+    from it and ends with the same bits as a run that was never stopped.
 
     Args:
         agent: Learns in its own environments.
@@ -105,7 +106,6 @@ def learn(
         episodes: How many are played in an evaluation.
         seed: Decides the evaluations; the agent has its own.
         checkpoint: Where to keep the state of the run.
-        checkpoint_seconds: How often.
     """
     for name, value in (("steps", steps), ("evaluate_every", evaluate_every), ("episodes", episodes)):
         if value < 1:
@@ -119,7 +119,7 @@ def learn(
         while run.step < steps and not interrupted():
             run.advance()
             now = perf_counter()
-            if run.step >= steps or interrupted() or now - written >= checkpoint_seconds:
+            if run.step >= steps or interrupted() or now - written >= CHECKPOINT_SECONDS:
                 run.write(path)
                 written = perf_counter()
             if run.step >= steps or now - shown >= 0.2:

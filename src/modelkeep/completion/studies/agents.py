@@ -67,7 +67,7 @@ def parts(task: Task) -> list[Part]:
 
 
 def tasks(agent: AgentName, size: Size) -> list[Task]:
-    """The games of an agent at a size; the paper's are Atari's, and for IMPALA Doom's in the place of DeepMind Lab's."""
+    """The games of an agent at a size; the paper's are Atari's, and for IMPALA Doom's in place of DeepMind Lab's."""
     games = {
         "small": ["minatar/breakout", "minatar/asterix", "minatar/space_invaders"],
         "medium": [f"minatar/{game}" for game in ("asterix", "breakout", "freeway", "seaquest", "space_invaders")],
