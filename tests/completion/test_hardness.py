@@ -104,6 +104,13 @@ def test_the_bars_are_as_high_as_the_means() -> None:
     assert heights == pytest.approx([cell.mean.value for cell in found.cells if cell.procedure == "T1"])
 
 
+def test_the_procedures_of_one_part_stand_side_by_side() -> None:
+    panel, *others = hardness([_retraining(40, 0), _retraining(20, 0, procedure="T2")], alphas=[1.0]).draw().axes
+    assert not others
+    assert [label.get_text() for label in panel.get_xticklabels()] == ["T1", "T2"]
+    assert [bar.get_height() for bar in panel.patches] == [0.4, 0.2]  # type: ignore[attr-defined]
+
+
 def test_errors_say_what_is_known() -> None:
     found = hardness([_retraining(50, 0)])
     with pytest.raises(InputError, match="Parts: conv1"):

@@ -64,6 +64,7 @@ def test_the_page_opens_and_tells_costs_in_steps_and_money(tmp_path: Path) -> No
         text = browser.execute_script("return document.querySelector('main').innerText").replace("\u00a0", " ")
         assert answer(FOUND) in text
         assert "An upper bound only" in text
+        assert "T1: joint; T2: rest frozen" in text
         # 80 of 100 steps of 36 s are 0.8 h of 1 h.
         row = r"conv1\s+T1\s+0\.80 \(0\.70 to 0\.90\)\s+80 of 100\s+48\.0 min\s+€ 2\.00 of € 2\.50"
         assert re.search(row, text)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from modelkeep.completion.hardness import Hardness
+    from modelkeep.completion.hardness import Cell, Hardness
 
 # α is ordered, and so are these: the more of the original progress is wanted, the darker.
 SHADES = ("#D6E6F4", "#B5D4EC", "#8FBFE2", "#5F9FD2", "#2F78B7")
@@ -18,30 +18,39 @@ HATCH = "////"
 
 
 def bars(hardness: Hardness) -> Figure:
-    """A bar per part and α with the standard deviation over the seeds as a whisker; a panel per procedure."""
-    procedures, parts, alphas = hardness.procedures, hardness.parts, hardness.alphas
-    columns = 2 if len(procedures) > 1 and len(parts) * len(alphas) <= 20 else 1
-    rows = -(-len(procedures) // columns)
-    width = max(6.4, 1.2 + 0.2 * len(parts) * len(alphas)) if columns == 1 else 9.6
-    drawn = plots.figure(width, 0.6 + 2.3 * rows)
+    """A bar per part and α with the standard deviation over the seeds as a whisker; a panel per procedure.
+
+    Of one part there is one panel, with the procedures side by side.
+    """
+    alphas = hardness.alphas
+    if len(hardness.parts) > 1:
+        titles, names = hardness.procedures, hardness.parts
+        groups = [[(cell.part, cell) for cell in hardness.cells if cell.procedure == title] for title in titles]
+    else:
+        titles, names = hardness.parts, hardness.procedures
+        groups = [[(cell.procedure, cell) for cell in hardness.cells]]
+    columns = 2 if len(titles) > 1 and len(names) * len(alphas) <= 20 else 1
+    rows = -(-len(titles) // columns)
+    width = max(6.4, 1.2 + 0.2 * len(names) * len(alphas)) if columns == 1 else 9.6
+    turned = max(map(len, names)) * len(names) > 60
+    drawn = plots.figure(width, 0.6 + (2.3 + turned * 0.07 * max(map(len, names))) * rows)
     panels = drawn.subplots(rows, columns, squeeze=False, sharey=True).flatten()
-    for i, (panel, procedure) in enumerate(zip(panels, procedures, strict=False)):
-        plots.style(panel, procedure, y_label="" if i % columns else "MC-hardness")
-        _panel(panel, hardness, procedure)
-    for panel in panels[len(procedures) :]:
+    for i, (panel, title, group) in enumerate(zip(panels, titles, groups, strict=False)):
+        plots.style(panel, title, y_label="" if i % columns else "MC-hardness")
+        _panel(panel, group, names, alphas)
+        panel.tick_params(axis="x", labelrotation=90 if turned else 0)
+    for panel in panels[len(titles) :]:
         panel.set_axis_off()
     _legend(drawn, hardness)
     return drawn
 
 
-def _panel(ax: Axes, hardness: Hardness, procedure: str) -> None:
-    parts, alphas = hardness.parts, hardness.alphas
+def _panel(ax: Axes, group: list[tuple[str, Cell]], names: tuple[str, ...], alphas: tuple[float, ...]) -> None:
+    """The bars of each name, from low to high α."""
     width = 0.8 / len(alphas)
-    for cell in hardness.cells:
-        if cell.procedure != procedure:
-            continue
+    for name, cell in group:
         i = alphas.index(cell.alpha)
-        x, height = parts.index(cell.part) + (i - (len(alphas) - 1) / 2) * width, cell.mean.value
+        x, height = names.index(name) + (i - (len(alphas) - 1) / 2) * width, cell.mean.value
         hatch = HATCH if cell.censored else None
         ax.bar(x, height, 0.92 * width, color=_shade(i, len(alphas)), hatch=hatch, edgecolor="white", linewidth=0)
         if cell.sd:
@@ -49,10 +58,8 @@ def _panel(ax: Axes, hardness: Hardness, procedure: str) -> None:
             ax.plot([x, x], spread, color=plots.INK, lw=1, marker="_", ms=3)
     ax.axhline(1, color=plots.MUTED, lw=0.8, ls="--")  # training from scratch
     ax.set_ylim(0, 1.06)
-    ax.set_xlim(-0.6, len(parts) - 0.4)
-    ax.set_xticks(range(len(parts)), list(parts), color=plots.INK)
-    if max(map(len, parts)) * len(parts) > 60:
-        ax.tick_params(axis="x", labelrotation=90)
+    ax.set_xlim(-0.6, len(names) - 0.4)
+    ax.set_xticks(range(len(names)), list(names), color=plots.INK)
 
 
 def _legend(drawn: Figure, hardness: Hardness) -> None:

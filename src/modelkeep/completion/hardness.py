@@ -166,8 +166,9 @@ class Hardness(Result):
 
         caption = "★ the strongest procedure; runs that never got there count as 1"
         table = Table(title="MC-hardness", caption=caption, box=SIMPLE_HEAD, collapse_padding=True)
-        for name in ("α", "layer", "procedure"):
-            table.add_column(name, no_wrap=name != "layer")
+        table.add_column("α", no_wrap=True)
+        table.add_column("layer", min_width=8)
+        table.add_column("procedure")
         for name in ("median", "mean", "SD", "min", "max", "95 %", "never"):
             table.add_column(name, justify="right", no_wrap=True)
         for alpha in reversed(self.alphas):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from modelkeep import pages, plots
 from modelkeep.completion.hardness import SCRATCH, Hardness
+from modelkeep.completion.procedures import PROCEDURES
 from modelkeep.completion.report.price import Price
 from modelkeep.completion.report.words import answer, duration, strongest_for
 
@@ -24,6 +25,7 @@ def completion_page(
         subject=subject,
         answer=answer(hardness),
         hardness=hardness,
+        procedures=[_titled(name) for name in hardness.procedures],
         hardest=bounds[0],
         easiest=bounds[-1],
         seeds=max(len(cell.values) for cell in hardness.cells),
@@ -37,3 +39,8 @@ def completion_page(
     )
     path = Path(path)
     return pages.write_files(path.parent, {path.name: page})[0]
+
+
+def _titled(name: str) -> str:
+    """A procedure by its name and what it does, where it is one of ours."""
+    return f"{name}: {PROCEDURES[name].title}" if name in PROCEDURES else name
