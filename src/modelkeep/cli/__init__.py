@@ -11,6 +11,7 @@ from modelkeep.cli import certify, data, govern, guard, papers, study
 from modelkeep.cli.attack import attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
+from modelkeep.cli.complete import complete
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
@@ -34,6 +35,7 @@ app.command()(attack)
 app.command()(harden)
 app.command()(bias)
 app.command()(extract)
+app.command()(complete)
 app.command()(doctor)
 app.add_typer(certify.app, name="certify")
 app.add_typer(data.app, name="data")

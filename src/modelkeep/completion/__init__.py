@@ -1,1 +1,39 @@
-"""Model completion: how much training it takes to get the missing part of a model back (paper 000)."""
+"""Model completion: how much training it takes to get the missing part of a model back (paper 000).
+
+Agents of reinforcement learning are completed in `modelkeep.completion.agents`, which needs the extra `rl`.
+"""
+
+from __future__ import annotations
+
+from modelkeep.completion.curve import Curve, Ratio, ratio
+from modelkeep.completion.hardness import Hardness, Retraining, hardness
+from modelkeep.completion.initialise import SCHEMES, reset
+from modelkeep.completion.modulation import Modulation, modulate
+from modelkeep.completion.part import Part, parts_of
+from modelkeep.completion.problem import Problem
+from modelkeep.completion.procedures import PROCEDURES, Procedure
+from modelkeep.completion.recording import Recording, record
+from modelkeep.completion.retraining import Retrained, curve_of, original
+
+__all__ = [
+    "PROCEDURES",
+    "SCHEMES",
+    "Curve",
+    "Hardness",
+    "Modulation",
+    "Part",
+    "Problem",
+    "Procedure",
+    "Ratio",
+    "Recording",
+    "Retrained",
+    "Retraining",
+    "curve_of",
+    "hardness",
+    "modulate",
+    "original",
+    "parts_of",
+    "ratio",
+    "record",
+    "reset",
+]

@@ -1,1 +1,34 @@
 """Reinforcement learning: environments, agents that are written to be read, and the one loop that they learn in."""
+
+from __future__ import annotations
+
+from modelkeep.rl.a2c import A2C, A2CSettings
+from modelkeep.rl.agent import Agent, Player
+from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.vector import Environments, Stepped
+from modelkeep.rl.impala.agent import Impala
+from modelkeep.rl.impala.population import Population
+from modelkeep.rl.impala.settings import Settings as ImpalaSettings
+from modelkeep.rl.learning import Learned, learn
+from modelkeep.rl.play import random_player, returns
+from modelkeep.rl.rainbow.agent import Rainbow
+from modelkeep.rl.rainbow.settings import RainbowSettings
+
+__all__ = [
+    "A2C",
+    "A2CSettings",
+    "Agent",
+    "Environments",
+    "Impala",
+    "ImpalaSettings",
+    "Learned",
+    "Player",
+    "Population",
+    "Rainbow",
+    "RainbowSettings",
+    "Stepped",
+    "learn",
+    "make",
+    "random_player",
+    "returns",
+]
