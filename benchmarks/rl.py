@@ -8,6 +8,7 @@ returns, clipping or optimizer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,12 +114,12 @@ def passes(seed: int) -> Callable[[], object]:
 
 def rainbows(seed: int) -> dict[str, Callable[[], object]]:
     """`UPDATES` updates of our Rainbow and of the usual one, the steps between them included."""
-    settings = rainbow.MINATAR
+    settings = replace(rainbow.MINATAR, learning_starts=500)
     torch.manual_seed(seed)
     agent = rainbow.Rainbow(games(), rainbow.minatar_rainbow(**NETWORK), settings, seed)
     by_hand = RainbowByHand(games(), settings, seed)
-    for rival in (agent, by_hand):  # both begin to learn with the first round
-        for _ in range(settings.learning_starts // COPIES + settings.n_step):
+    for rival in (agent, by_hand):  # until both have surely begun to learn
+        for _ in range(2 * settings.learning_starts // COPIES):
             rival.advance()
     advances = UPDATES * settings.steps_per_update // COPIES
     return {
