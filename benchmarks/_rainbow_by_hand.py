@@ -48,8 +48,8 @@ class Network(nn.Module):
         super().__init__()
         self.shape = (actions, atoms)
         self.torso = nn.Sequential(nn.Conv2d(channels, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Flatten())
-        self.value = nn.Sequential(Noisy(576, 128), nn.ReLU(), Noisy(128, atoms))
-        self.advantage = nn.Sequential(Noisy(576, 128), nn.ReLU(), Noisy(128, actions * atoms))
+        self.value = nn.Sequential(Noisy(576, 64), nn.ReLU(), Noisy(64, atoms))
+        self.advantage = nn.Sequential(Noisy(576, 64), nn.ReLU(), Noisy(64, actions * atoms))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = self.torso(x.float())

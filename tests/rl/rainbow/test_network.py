@@ -47,8 +47,8 @@ def test_streams_are_put_together_by_atom() -> None:
     network = minatar_rainbow(channels=4, actions=3)
     x = torch.randint(0, 2, (2, 4, 10, 10), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     h = network.features(x)
-    value = network.value(network.value_hidden(h).relu())
-    advantage = network.advantage(network.advantage_hidden(h).relu())
+    value = network.value(network.linear(h)[:, :64].relu())
+    advantage = network.advantage(network.linear(h)[:, 64:].relu())
     logits = network(x)
     for action in range(3):
         for atom in (0, 17, 50):
@@ -62,7 +62,7 @@ def test_convolutions_have_table_6s_counts() -> None:
     counts = [sum(p.numel() for p in network.get_submodule(f"conv{i}").parameters()) for i in (1, 2, 3)]
     assert counts == [8_192, 32_768, 36_864]
     children = [name for name, _ in network.named_children()]
-    assert children == ["conv1", "conv2", "conv3", "value_hidden", "value", "advantage_hidden", "advantage"]
+    assert children == ["conv1", "conv2", "conv3", "linear", "value", "advantage"]
     assert network(torch.zeros(1, 4, 84, 84, dtype=torch.uint8)).shape == (1, 18, 51)
 
 

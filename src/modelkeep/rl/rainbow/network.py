@@ -13,7 +13,9 @@ from modelkeep.rl.rainbow.noisy import NoisyLinear
 class RainbowNetwork(Convolutional):
     """The dueling, distributional, noisy network of Hessel et al. (2017).
 
-    Logits of each action's distribution over the atoms: value + advantage - the mean advantage, for each atom.
+    Logits of each action's distribution over the atoms: value + advantage - the mean advantage, for each atom. `linear`
+    holds the hidden units of both streams, first those of the value: one layer takes half the time of two. They share
+    the noise of their inputs, and nothing else.
 
     >>> network = minatar_rainbow(channels=4, actions=3)
     >>> network(torch.zeros(2, 4, 10, 10, dtype=torch.uint8)).shape
@@ -26,17 +28,15 @@ class RainbowNetwork(Convolutional):
             if value < least:
                 raise bad_parameter("RainbowNetwork", name, f"at least {least}", value)
         self.actions, self.atoms = actions, atoms
-        self.value_hidden = NoisyLinear(self.width, hidden)
+        self.linear = NoisyLinear(self.width, 2 * hidden)
         self.value = NoisyLinear(hidden, atoms)
-        self.advantage_hidden = NoisyLinear(self.width, hidden)
         self.advantage = NoisyLinear(hidden, actions * atoms)
 
     def forward(self, observations: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         """Logits `(n, actions, atoms)` of observations `(n, *shape)` of bytes, under noise from the generator."""
-        features = self.features(observations)
-        value: torch.Tensor = self.value(functional.relu(self.value_hidden(features, generator)), generator)
-        advantage: torch.Tensor = self.advantage(functional.relu(self.advantage_hidden(features, generator)), generator)
-        advantage = advantage.view(-1, self.actions, self.atoms)
+        streams = functional.relu(self.linear(self.features(observations), generator)).chunk(2, dim=1)
+        value: torch.Tensor = self.value(streams[0], generator)
+        advantage: torch.Tensor = self.advantage(streams[1], generator).view(-1, self.actions, self.atoms)
         return value[:, None] + advantage - advantage.mean(dim=1, keepdim=True)
 
 
