@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,13 @@ import torch
 
 from modelkeep.completion.modulation import Measured, Modulation, Settings, modulate
 from modelkeep.completion.searchable import searchable
+from modelkeep.completion.studies.modulating import BASELINE as STUDIED
+from modelkeep.completion.studies.modulating import MODULATION, Scale, measure
+from modelkeep.completion.studies.modulating import SPACE as STUDY_SPACE
 from modelkeep.errors import InputError, StudyError
+from modelkeep.results import Provenance
+from modelkeep.study.ledger import Record
+from modelkeep.study.study import StudyResult
 
 SPACE: dict[str, list[Any]] = {"depth": [0, 1, 2, 3], "skips": [True, False], "width": [8, 16, 32]}
 BASELINE = {"depth": 1, "skips": False, "width": 16}
@@ -135,3 +143,36 @@ def test_searchable_refuses_what_is_no_network() -> None:
         searchable((1, 8, 8), 10, kernel=4)
     with pytest.raises(InputError, match="'none', 'batch' or 'group'"):
         searchable((1, 8, 8), 10, normalisation="layer")  # type: ignore[arg-type]
+
+
+DIGITS = Scale(400, 200, 40, 10, trials=1, search_seeds=1, held_out_seeds=1, data="digits")
+
+
+def test_a_measurement_trains_a_network_and_completes_it() -> None:
+    settings = {**STUDIED, "stride": 2, "rate": 4.0}
+    found = measure(settings, 0, DIGITS)
+    assert found == measure(settings, 0, DIGITS)
+    assert found.ratios.keys() == {"T1", "T2"}
+    assert all(0 <= value <= 1 for value in found.ratios.values())
+    assert 0.3 < found.accuracy < 1
+
+
+def test_what_does_not_learn_is_no_model_of_equal_accuracy() -> None:
+    hopeless = {**STUDIED, "optimizer": "sgd", "rate": 1e12}
+    assert measure(hopeless, 0, DIGITS) == Measured({"T1": 1.0, "T2": 1.0}, 0.0)
+
+
+def test_the_study_reports_what_was_found_and_what_is_missing() -> None:
+    trials = MODULATION.study("small", 0).trials
+    assert [trial.parameters["direction"] for trial in trials] == ["harder", "easier"]
+    assert all(STUDIED[name] in values for name, values in STUDY_SPACE.items())
+    first, second = (
+        Record(t.identity, t.function, t.parameters, t.seed, t.code, "missing", 0, None, None, None) for t in trials
+    )
+    done = replace(first, state="done", value=json.loads(searched().to_json()))
+    told = MODULATION.report(
+        StudyResult(study="test", records=(done, second), provenance=Provenance(None, None, 0, 1.0, "test"))
+    )
+    assert [claim.holds for claim in told.claims] == [True, None]
+    assert "depth 2" in told.claims[0].found
+    assert "missing" in str(told)
