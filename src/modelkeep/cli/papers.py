@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from modelkeep.cli.study import AsJson, LedgerPath, print_table, require_all_done, run_shown
+from modelkeep.cli.study import (
+    AsJson,
+    EngineName,
+    LedgerPath,
+    Processes,
+    Where,
+    engine_for,
+    print_table,
+    require_all_done,
+    run_shown,
+)
 from modelkeep.errors import StudyError
 from modelkeep.study.ledger import DEFAULT_PATH, Ledger
 
@@ -51,6 +61,15 @@ REGISTRY = (
     "modelkeep.extract.studies.utility:DETECTION",
     "modelkeep.extract.studies.utility:GROWTH",
     "modelkeep.extract.studies.utility:TIMES",
+    "modelkeep.completion.studies.completion:COMPLETION",
+    "modelkeep.completion.studies.findings:PROCEDURE_STUDY",
+    "modelkeep.completion.studies.findings:RESIDUAL_STUDY",
+    "modelkeep.completion.studies.reinforcement:LAYERS",
+    "modelkeep.completion.studies.findings:PARAMETER_STUDY",
+    "modelkeep.completion.studies.completion:AGENTS",
+    "modelkeep.completion.studies.reinforcement:EXPERIENCE",
+    "modelkeep.completion.studies.reinforcement:OTHER_PROCEDURES",
+    "modelkeep.completion.studies.modulating:MODULATION",
 )
 
 
@@ -83,9 +102,13 @@ def papers(as_json: AsJson = False) -> None:
 def run(
     name: Annotated[str, typer.Argument(help="A study of `modelkeep study papers`.")],
     size: Annotated[
-        SizeName, typer.Option(help="small: a coffee break on two cores; medium: a working day, where there is one; paper: its own settings.")
+        SizeName,
+        typer.Option(
+            help="small: a coffee break on two cores; medium: a working day, where there is one; paper: its own."
+        ),
     ] = SizeName.small,
-    processes: Annotated[int | None, typer.Option(help="Local processes at a time; default: one per core.")] = None,
+    processes: Processes = None,
+    engine: Where = EngineName.local,
     out: Annotated[
         Path | None, typer.Option(help="The folder for result.json and figure.png; default: modelkeep-out/NAME.")
     ] = None,
@@ -101,14 +124,13 @@ def run(
 
     from modelkeep.files import replacing
     from modelkeep.plots import png_bytes
-    from modelkeep.study import Local
 
     chosen = _find(name)
     folder = out if out is not None else DEFAULT_PATH.parent / name
     again = f"modelkeep study run {name} --size {size} --seed {seed}"
     with Ledger(ledger) as opened:
         # One thread: how a sum is divided among threads changes its last digits.
-        result = run_shown(chosen.study(size.value, seed), opened, Local(processes, threads=1), again)
+        result = run_shown(chosen.study(size.value, seed), opened, engine_for(engine, processes, threads=1), again)
     report = chosen.report(result)
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in (("result.json", report.to_json().encode()), ("figure.png", png_bytes(report.draw()))):

@@ -39,6 +39,10 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
+Processes = Annotated[int | None, typer.Option(help="Local processes at a time; default: one per core.")]
+Where = Annotated[EngineName, typer.Option(help="Where to run the trials.")]
+
+
 class Format(StrEnum):
     """What an export can be."""
 
@@ -90,8 +94,8 @@ def show(
 @app.command(epilog="Example: modelkeep study resume widths --processes 4 --seconds 600")
 def resume(
     name: Name,
-    processes: Annotated[int | None, typer.Option(help="Local processes at a time; default: one per core.")] = None,
-    engine: Annotated[EngineName, typer.Option(help="Where to run the trials.")] = EngineName.local,
+    processes: Processes = None,
+    engine: Where = EngineName.local,
     retries: Annotated[int, typer.Option(help="How often to try a failed trial again.")] = 1,
     seconds: Annotated[float | None, typer.Option(help="The time that one trial may take.")] = None,
     megabytes: Annotated[float | None, typer.Option(help="The memory that one trial may use.")] = None,
@@ -102,10 +106,9 @@ def resume(
 
     A ledger names the functions that are run: resume only ledgers that you trust.
     """
-    from modelkeep.study import Limits, Local, Ray, Study
+    from modelkeep.study import Limits, Study
 
-    if engine is EngineName.ray and processes is not None:
-        raise StudyError("The option --processes is for --engine local; Ray uses the cores of its cluster.")
+    runs_there = engine_for(engine, processes)
     # The study was started here. Last, so that a file in this folder cannot pass for a library.
     sys.path.append(os.getcwd())
     with Ledger(ledger, create=False) as opened:
@@ -114,9 +117,8 @@ def resume(
         changed = sum(old.code != new.code for old, new in zip(before, study.trials, strict=True))
         if changed:
             typer.echo(f"The code of {changed} trials changed, so they run again; their old results stay.", err=True)
-        engine_given = Ray() if engine is EngineName.ray else Local(processes)
         again = f"modelkeep study resume {name}"
-        result = run_shown(study, opened, engine_given, again, Limits(seconds, megabytes), retries)
+        result = run_shown(study, opened, runs_there, again, Limits(seconds, megabytes), retries)
     typer.echo(result.to_json() if as_json else str(result))
     require_all_done(result)
 
@@ -140,6 +142,17 @@ def export(
     else:
         output.write_text(text, encoding="utf-8")
         typer.echo(f"Wrote {len(records)} trials to {output}.", err=True)
+
+
+def engine_for(name: EngineName, processes: int | None, threads: int | None = None) -> Engine:
+    """Whoever runs the trials, with so many threads each (None: as many as there are cores for each)."""
+    from modelkeep.study import Local, Ray
+
+    if name is EngineName.local:
+        return Local(processes, threads)
+    if processes is not None:
+        raise StudyError("The option --processes is for --engine local; Ray uses the cores of its cluster.")
+    return Ray()
 
 
 def run_shown(

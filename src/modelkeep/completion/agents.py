@@ -129,7 +129,8 @@ def _learned(task: Task, agent: Agent, seed: int, checkpoint: Path | None) -> tu
 
 
 def _made(task: Task, seed: int, network: nn.Module, replay: Replay | None = None) -> Agent:
-    environments = make(task.game, task.copies)
+    # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
+    environments = make(task.game, task.copies, life_ends=task.game.startswith("atari/"))
     small = task.game.startswith("minatar/")
     match network:
         case RainbowNetwork():

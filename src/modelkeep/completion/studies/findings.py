@@ -52,7 +52,7 @@ def procedure_trials(size: Size, seed: int) -> Sequence[Trial]:
 
 def procedures(result: StudyResult) -> PaperTable:
     """Finding 1, and the strongest procedure for each cut, ours from beyond the paper included."""
-    alexnet = measured(result.records, "AlexNet", _one_layer)
+    alexnet = measured(result.records, "AlexNet", one_layer)
     resnet = measured(result.records, "ResNet")
     claims = (
         fewest_steps("On AlexNet T1 is the best of the paper's procedures in most cases.", alexnet, "T1", PAPERS[1:]),
@@ -70,7 +70,8 @@ def procedures(result: StudyResult) -> PaperTable:
     return _table(PROCEDURE_STUDY, result, both, claims)
 
 
-def _one_layer(each: Retraining) -> bool:
+def one_layer(each: Retraining) -> bool:
+    """Whether a single layer of AlexNet is missing, not a share of all."""
     return each.part in {part.name for part in ALEXNET_PARTS}
 
 
@@ -89,7 +90,7 @@ def _schemes(found: Hardness | None) -> Claim:
 
 def residual(result: StudyResult) -> PaperTable:
     """Finding 2."""
-    alexnet = measured(result.records, "AlexNet", lambda each: _one_layer(each) and each.procedure in ("T1", "T2"))
+    alexnet = measured(result.records, "AlexNet", lambda each: one_layer(each) and each.procedure in ("T1", "T2"))
     resnet = measured(result.records, "ResNet", lambda each: each.procedure in ("T1", "T2"))
     blocks = [] if resnet is None else [part for part in resnet.parts if part.startswith("S")]
     last = [part for part in blocks if part in ("S3 B1", "S4 B1")][-1:]

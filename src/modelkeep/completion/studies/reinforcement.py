@@ -13,6 +13,7 @@ from modelkeep.completion.studies.agents import (
     retrainings,
 )
 from modelkeep.completion.studies.printed import A3C, IMPALA, RAINBOW, Table
+from modelkeep.completion.studies.tables import cells
 from modelkeep.study.ledger import Record
 from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size, above
 from modelkeep.study.study import StudyResult
@@ -55,21 +56,10 @@ def measured(records: Sequence[Record], agent: AgentName) -> Hardness | None:
     return hardness(found, alphas=ALPHAS) if found else None
 
 
-def cells(records: Sequence[Record], agent: AgentName) -> list[Cell]:
-    """Ours beside the paper's, a row per layer and procedure and a column per α; what only the paper has, too."""
-    found, printed, made = measured(records, agent), PRINTED[agent], []
-    ours = {} if found is None else {(cell.part, cell.procedure, cell.alpha): cell for cell in found.cells}
-    for part, procedure, alpha in {**ours, **printed}:
-        if alpha not in ALPHAS:
-            continue
-        cell, paper = ours.get((part, procedure, alpha)), printed.get((part, procedure, alpha))
-        note = "not in this network or at this size" if cell is None else ""
-        if cell is not None and cell.censored:
-            note = f"{cell.censored} of {cell.runs} censored"
-        mean = None if cell is None else cell.mean
-        row = f"{agent}: {part}, {procedure}"
-        made.append(Cell(row, f"α = {alpha:g}", mean, None if paper is None else paper.mean, note))
-    return made
+def rows(records: Sequence[Record], agent: AgentName) -> tuple[Cell, ...]:
+    """Ours beside the paper's, a row per layer and procedure and a column per α."""
+    found = measured(records, agent)
+    return () if found is None else cells(agent, found, PRINTED[agent])
 
 
 def left_out(records: Sequence[Record]) -> list[Claim]:
@@ -136,7 +126,7 @@ def _table(result: StudyResult, where: str, agents: Sequence[AgentName], claims:
     return PaperTable(
         study=result.study,
         where=where,
-        cells=tuple(cell for agent in agents for cell in cells(result.records, agent)),
+        cells=tuple(cell for agent in agents for cell in rows(result.records, agent)),
         claims=(*claims, *left_out(result.records)),
         provenance=result.provenance,
     )
