@@ -130,7 +130,7 @@ def rainbows(seed: int) -> dict[str, Callable[[], object]]:
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
     torch.set_num_threads(1)
     seed, repeats = options.seed, options.repeats
