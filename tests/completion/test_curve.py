@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.completion.curve import Curve, mean_curve, ratio, running_best
+from modelkeep.completion.curve import Curve, ratio
 from modelkeep.errors import InputError
 
 # Whole numbers and α of few bits, so that thresholds are exact and rescaling changes no comparison.
@@ -56,7 +56,6 @@ def test_the_hardness_at_eighty_percent_may_be_less_than_at_fifty() -> None:
 def test_the_cost_is_the_first_step_at_or_below_the_loss(losses: list[int], loss: int) -> None:
     reached = [10 * i for i in range(len(losses)) if losses[i] <= loss]
     assert _curve(losses).cost(loss) == (reached[0] if reached else None)
-    assert running_best(_curve(losses)).cost(loss) == _curve(losses).cost(loss)
 
 
 @given(LOSSES, LOSSES, ALPHAS)
@@ -95,28 +94,6 @@ def test_a_run_that_was_lost_before_it_got_there_counts_as_from_scratch() -> Non
 
 def test_a_retraining_that_starts_good_enough_costs_nothing() -> None:
     assert ratio(Curve((0, 10), (1.0, 0.0)), Curve((0,), (0.5,)), 0.5).value == 0.0
-
-
-def test_the_mean_curve_needs_one_grid() -> None:
-    assert mean_curve([Curve((0, 1), (1.0, 0.0)), Curve((0, 1), (0.5, 0.5))]).losses == (0.75, 0.25)
-    with pytest.raises(InputError, match="same grid"):
-        mean_curve([Curve((0, 1), (1.0, 0.0)), Curve((0, 2), (0.5, 0.5))])
-
-
-@pytest.mark.parametrize(
-    ("steps", "losses"),
-    [((), ()), ((1, 2), (0.0, 0.0)), ((0, 2, 2), (0.0, 0.0, 0.0)), ((0, 1), (0.0,)), ((0, 1), (0.0, float("nan")))],
-    ids=["empty", "not from 0", "not rising", "a loss missing", "not finite"],
-)
-def test_what_is_no_curve_is_refused(steps: tuple[int, ...], losses: tuple[float, ...]) -> None:
-    with pytest.raises(InputError):
-        Curve(steps, losses)
-
-
-@pytest.mark.parametrize("alpha", [0.0, -0.5, 1.1])
-def test_alpha_is_a_share(alpha: float) -> None:
-    with pytest.raises(InputError, match="above 0 and at most 1"):
-        Curve((0, 1), (1.0, 0.0)).threshold(alpha)
 
 
 def test_an_original_that_learnt_nothing_cannot_be_completed() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
+from typing import Any
 
 from modelkeep.errors import InputError, bad_parameter
 
@@ -51,6 +52,15 @@ class Curve:
         # α = 1 must give ℓ* to the last bit, or the run itself might not reach its own best loss.
         return self.best if alpha == 1 else alpha * self.best + (1 - alpha) * self.losses[0]
 
+    def to_json(self) -> dict[str, list[float]]:
+        """For the value of a trial."""
+        return {"steps": list(self.steps), "losses": list(self.losses)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Curve:
+        """The curve that `to_json` wrote; what else is there does not matter."""
+        return cls(tuple(values["steps"]), tuple(values["losses"]))
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -82,16 +92,3 @@ def ratio(original: Curve, retrained: Curve, alpha: float) -> Ratio:
     cost, again = original.cost(loss), retrained.cost(loss)
     assert cost, "the original run reaches its own threshold, and not at step 0"
     return Ratio(1.0, None) if again is None else Ratio(min(1.0, again / cost), again / cost)
-
-
-def running_best(curve: Curve) -> Curve:
-    """The same costs, drawn as what counts: the least loss so far."""
-    return Curve(curve.steps, tuple(min(curve.losses[: i + 1]) for i in range(len(curve.losses))))
-
-
-def mean_curve(curves: Sequence[Curve]) -> Curve:
-    """The mean loss of runs on the same grid, for pictures."""
-    if len({curve.steps for curve in curves}) != 1:
-        raise InputError("Only curves on the same grid of steps have a mean. Evaluate all runs at the same steps.")
-    losses = zip(*(curve.losses for curve in curves), strict=True)
-    return Curve(curves[0].steps, tuple(sum(at) / len(curves) for at in losses))

@@ -133,7 +133,7 @@ def judge(task: dict[str, Any], seed: int) -> dict[str, Any]:
     return {
         "trained": asdict(learned.last.mean_return),
         "random": asdict(Estimate.bootstrap(chance, seed)),
-        "curve": _kept(learned),
+        "curve": agents.curve(learned).to_json(),
         "steps_per_second": learned.last.step / learned.provenance.seconds,
     }
 
@@ -152,8 +152,8 @@ def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_re
         checkpoint=workdir() / "learning",
     )
     return {
-        "original": _kept(original),
-        "retrained": _kept(learned),
+        "original": agents.curve(original).to_json(),
+        "retrained": agents.curve(learned).to_json(),
         "seconds_per_step": learned.provenance.seconds / learned.last.step,
         "original_seconds_per_step": original.provenance.seconds / original.last.step,
     }
@@ -194,8 +194,8 @@ def retrainings(records: Sequence[Record], agent: AgentName) -> list[Retraining]
                 part=key[0],
                 procedure=key[1],
                 seed=record.seed,
-                original=Curve(*map(tuple, value["original"])),
-                retrained=Curve(*map(tuple, value["retrained"])),
+                original=Curve.from_json(value["original"]),
+                retrained=Curve.from_json(value["retrained"]),
                 seconds_per_step=value["seconds_per_step"],
                 original_seconds_per_step=value["original_seconds_per_step"],
                 setting=given["task"]["game"],
@@ -208,8 +208,3 @@ def _original(task: Task, seed: int) -> tuple[Any, Learned]:
     """The original training of a task, done by the first trial that needs it and kept for the others."""
     with shared_folder("agent", [task.to_json(), seed]) as kept:
         return agents.train(task, seed=seed, checkpoint=kept / "learning")
-
-
-def _kept(learned: Learned) -> list[list[float]]:
-    curve = agents.curve(learned)
-    return [list(curve.steps), list(curve.losses)]
