@@ -90,7 +90,7 @@ def test_misprinted_blocks_have_their_names() -> None:
 @pytest.mark.parametrize("study", [PROCEDURE_STUDY, RESIDUAL_STUDY], ids=lambda study: study.name)
 def test_the_papers_numbers_come_out_beside_themselves(study: PaperStudy) -> None:
     cells = [cell for cell in report(study).cells if cell.paper is not None]
-    assert len(cells) == 7 * 2 * 4 + 6 * 2 * 4
+    assert len(cells) == 7 * 2 * 4 + 5 * 2 * 4
     for cell in cells:
         assert cell.ours is not None
         assert cell.ours.value == pytest.approx(cell.paper, abs=2e-3), cell.row
@@ -105,7 +105,7 @@ def test_finding_2_by_the_papers_numbers() -> None:
     # The text says α ≤ 0.9, but by the means of table C.2 T1 is a little better at α = 0.5.
     assert verdict(table, "T2 works better") is False
     [told] = [claim.found for claim in table.claims if "T2 works better" in claim.says]
-    assert told.startswith("α = 0.5: T1 and T2: 0.057 and 0.065.")
+    assert told.startswith("α = 0.5: T1 and T2: 0.056 and 0.066.")
 
 
 def test_finding_2_reversed_does_not_hold() -> None:
@@ -124,6 +124,7 @@ def test_finding_1_by_the_papers_numbers_and_the_strongest_named() -> None:
     assert verdict(table, "best of the paper's procedures") is True
     assert verdict(table, "better than T2") is True
     assert verdict(table, "better than T3") is True
+    assert verdict(table, "initialisation schemes") is False  # T4 was made harder in every run
 
     def regressing(trial: Trial) -> Ratios | None:
         return {0.5: 0.01, 0.8: 0.01, 0.9: 0.01, 1.0: 0.01} if trial.parameters["procedure"] == "T6" else papers(trial)
@@ -154,7 +155,7 @@ def test_finding_4(large: float, holds: bool) -> None:
 def test_what_is_missing_gives_no_verdict(study: PaperStudy) -> None:
     assert {claim.holds for claim in report(study, lambda trial: None).claims} == {None}
     one_seed = report(study, lambda trial: papers(trial) if trial.seed == 0 else None)
-    assert {claim.holds for claim in one_seed.claims if "schemes" not in claim.says} == {None}
+    assert {claim.holds for claim in one_seed.claims} == {None}
     if study is PARAMETER_STUDY:
         one_seed.draw()
 

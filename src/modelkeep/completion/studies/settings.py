@@ -81,7 +81,7 @@ def settings(network: Network, size: Size) -> list[Setting]:
         factory, arguments = ("alexnet", {"size": sizes[network]}) if alexnet else ("resnet50", {})
         steps, batch_size = (120_000, 256) if alexnet else (60_000, 64)
         return [_setting(network, IMAGENET, factory, arguments, (1_281_167, 50_000), steps, batch_size)]
-    width, steps, examples = (8, 400, 20_000) if size == "small" else (12, 1_200, 50_000)
+    width, steps, examples = (8, 400, 10_000) if size == "small" else (12, 1_200, 50_000)
     factory, arguments = "small_resnet", {"blocks": 1, "width": width, "stride": 2}
     if alexnet:
         wide = {"AlexNet": width, "AlexNet small": width // 2, "AlexNet large": 3 * width // 2}
@@ -117,11 +117,12 @@ def _setting(
 
 def resnet_parts(size: Size) -> tuple[Part, ...]:
     """Appendix A: the first convolution, each section's first block, the last one also but its skip, and the logits."""
-    last = 4 if size == "paper" else 3
+    sections = {"small": (1, 3), "medium": (1, 2, 3), "paper": (1, 2, 3, 4)}[size]
+    last = sections[-1]
     block = f"section{last}.block1"
     return (
         Part("Conv 1", ("conv1",)),
-        *(Part(f"S{i} B1", (f"section{i}.block1",)) for i in range(1, last + 1)),
+        *(Part(f"S{i} B1", (f"section{i}.block1",)) for i in sections),
         Part(f"S{last} B1 -W", (block,), without=(f"{block}.skip",)),
         Part("Logits", ("logits",)),
     )
