@@ -16,7 +16,7 @@ from modelkeep.rl.environments.vector import State, Stepped
 from modelkeep.rl.networks import MINATAR as TORSO
 from modelkeep.rl.rainbow import MINATAR, Rainbow, RainbowNetwork, RainbowSettings, Replay, minatar_rainbow
 
-QUICK = replace(MINATAR, capacity=400, learning_starts=40, target_every=40)
+QUICK = replace(MINATAR, batch_size=32, steps_per_update=4, capacity=400, learning_starts=40, target_every=40)
 
 
 class Sides:

@@ -60,8 +60,11 @@ class RainbowSettings:
 
 ATARI = RainbowSettings()
 
+# Half as many updates with twice the batch see as many transitions in three fifths of the time.
 MINATAR = RainbowSettings(
-    learning_rate=2.5e-4,
+    learning_rate=5e-4,
+    batch_size=64,
+    steps_per_update=8,
     lowest=-5.0,
     highest=30.0,
     capacity=100_000,
