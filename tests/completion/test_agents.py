@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from modelkeep.completion import agents
-from modelkeep.completion.agents import AgentName, Task, broken, complete, curve, train
+from modelkeep.completion.agents import broken, complete, curve
 from modelkeep.completion.part import Part
 from modelkeep.errors import InputError
+from modelkeep.rl import tasks
 from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.rainbow.agent import Rainbow
+from modelkeep.rl.tasks import AgentName, Task, train
 from modelkeep.training.part import tensors_of
 
 CONV = Part("Conv 1", ("conv1",))
@@ -22,7 +23,7 @@ CONV = Part("Conv 1", ("conv1",))
 
 @pytest.fixture(autouse=True)
 def few_judges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "JUDGES", 4)
+    monkeypatch.setattr(tasks, "JUDGES", 4)
 
 
 def task(agent: AgentName, steps: int = 320) -> Task:
@@ -65,7 +66,7 @@ def test_under_t2_nothing_else_learns(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(*given)  # type: ignore[arg-type]
             made.append(self)
 
-    monkeypatch.setattr(agents, "A2C", Noted)
+    monkeypatch.setattr(tasks, "A2C", Noted)
     complete(task("A2C"), agent, CONV, "T2", seed=1)
     after = made[0].network
     assert same(after, agent.network, [name for name in tensors_of(after) if not name.startswith("conv1")])

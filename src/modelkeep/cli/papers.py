@@ -61,6 +61,7 @@ REGISTRY = (
     "modelkeep.extract.studies.utility:DETECTION",
     "modelkeep.extract.studies.utility:GROWTH",
     "modelkeep.extract.studies.utility:TIMES",
+    "modelkeep.rl.studies.learning:LEARNING",
     "modelkeep.completion.studies.completion:COMPLETION",
     "modelkeep.completion.studies.findings:PROCEDURE_STUDY",
     "modelkeep.completion.studies.findings:RESIDUAL_STUDY",

@@ -3,58 +3,19 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
 
-import torch
 from torch import nn
 
 from modelkeep.completion.curve import Curve
-from modelkeep.completion.initialise import SCHEMES, Scheme, drawing_from, reset
+from modelkeep.completion.initialise import SCHEMES, Scheme, reset
 from modelkeep.completion.part import Part
 from modelkeep.completion.procedures.overparametrised import overparametrised
 from modelkeep.errors import InputError, bad_parameter
-from modelkeep.rl import a2c
-from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.environments.making import make
-from modelkeep.rl.environments.vector import Environments
-from modelkeep.rl.impala import settings as impala
-from modelkeep.rl.impala.agent import Impala
-from modelkeep.rl.impala.network import ImpalaNetwork, minatar_network
-from modelkeep.rl.learning import Learned, learn
-from modelkeep.rl.networks import atari_actor_critic, minatar_actor_critic
-from modelkeep.rl.rainbow import settings as rainbow
+from modelkeep.rl.learning import Learned
 from modelkeep.rl.rainbow.agent import Rainbow
-from modelkeep.rl.rainbow.network import RainbowNetwork, atari_rainbow, minatar_rainbow
-from modelkeep.rl.rainbow.replay import Replay
-from modelkeep.training.batches import derived_seed
-
-AgentName = Literal["A2C", "Rainbow", "IMPALA"]
-JUDGES = 32
-"""Copies of the game in which an agent is judged."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """Which agent learns which game, for how many environment steps, and how often it is judged. Plain JSON values."""
-
-    agent: AgentName
-    game: str
-    copies: int
-    steps: int
-    evaluate_every: int
-    episodes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """For the parameters of a trial."""
-        return asdict(self)
-
-
-def train(task: Task, *, seed: int, checkpoint: Path | None = None) -> tuple[Agent, Learned]:
-    """The original training T: an agent that has learned the task, and how it did."""
-    return _learned(task, _made(task, seed, _new_network(task, seed)), seed, checkpoint)
+from modelkeep.rl.tasks import Task, let_learn, made
 
 
 def complete(
@@ -83,8 +44,7 @@ def complete(
         raise InputError(f"Only Rainbow has a replay buffer to keep. Got an agent of {task.agent}.")
     network = broken(trained.network, part, procedure, seed)
     replay = trained.replay if keep_replay and isinstance(trained, Rainbow) else None
-    _, learned = _learned(task, _made(task, seed, network, replay), seed, checkpoint)
-    return learned
+    return let_learn(task, made(task, network, seed, replay), seed, checkpoint)
 
 
 def broken(network: nn.Module, part: Part, procedure: str, seed: int) -> nn.Module:
@@ -110,51 +70,3 @@ def curve(learned: Learned) -> Curve:
     """L(θ) = E[−G]: the negative mean return, at each evaluation (section 3)."""
     judged = learned.evaluations
     return Curve(tuple(at.step for at in judged), tuple(-at.mean_return.value for at in judged))
-
-
-def _learned(task: Task, agent: Agent, seed: int, checkpoint: Path | None) -> tuple[Agent, Learned]:
-    judge = make(task.game, JUDGES)
-    try:
-        return agent, learn(
-            agent,
-            judge,
-            steps=task.steps,
-            evaluate_every=task.evaluate_every,
-            episodes=task.episodes,
-            seed=seed,
-            checkpoint=checkpoint,
-        )
-    finally:
-        judge.close()
-
-
-def _made(task: Task, seed: int, network: nn.Module, replay: Replay | None = None) -> Agent:
-    # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
-    environments = make(task.game, task.copies, life_ends=task.game.startswith("atari/"))
-    small = task.game.startswith("minatar/")
-    match network:
-        case RainbowNetwork():
-            return Rainbow(environments, network, rainbow.MINATAR if small else rainbow.ATARI, seed, replay=replay)
-        case ImpalaNetwork():
-            return Impala([environments], network, impala.MINATAR if small else impala.LAB, seed)
-        case _:
-            settings = replace(a2c.MINATAR if small else a2c.ATARI, total=task.steps)
-            return A2C(environments, network, settings, seed)
-
-
-def _new_network(task: Task, seed: int) -> nn.Module:
-    games = make(task.game, 1)
-    with drawing_from(derived_seed(seed, "network"), torch.device("cpu")):
-        try:
-            return _network(task.agent, games)
-        finally:
-            games.close()
-
-
-def _network(agent: AgentName, games: Environments) -> nn.Module:
-    small, shape, actions = games.name.startswith("minatar/"), games.observation_shape, games.actions
-    if agent == "A2C":
-        return minatar_actor_critic(shape[0], actions) if small else atari_actor_critic(actions)
-    if agent == "Rainbow":
-        return minatar_rainbow(shape[0], actions) if small else atari_rainbow(actions)
-    return minatar_network(shape, actions) if small else ImpalaNetwork(shape, actions)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from modelkeep.completion import agents
-from modelkeep.completion.agents import JUDGES, AgentName, Task
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Retraining
 from modelkeep.completion.part import Part
-from modelkeep.results import Estimate
-from modelkeep.rl.environments.making import make
-from modelkeep.rl.learning import Learned
-from modelkeep.rl.play import random_player, returns
+from modelkeep.rl.studies.learning import learned, original
+from modelkeep.rl.tasks import AgentName, Task
 from modelkeep.study.ledger import Record
-from modelkeep.study.once import shared_folder
 from modelkeep.study.paper import Size
 from modelkeep.study.trial import Trial, workdir
 from modelkeep.training.batches import derived_seed
@@ -102,7 +97,7 @@ def seeds(agent: AgentName, size: Size) -> int:
 def original_trials(agent: AgentName, size: Size, seed: int) -> list[Trial]:
     """The trained agents beside chance: they decide which games count."""
     runs = range(seed, seed + seeds(agent, size))
-    return [Trial.of(judge, {"task": task.to_json()}, run) for task in tasks(agent, size) for run in runs]
+    return [Trial.of(learned, {"task": task.to_json()}, run) for task in tasks(agent, size) for run in runs]
 
 
 def retraining_trials(
@@ -123,26 +118,11 @@ def retraining_trials(
     ]
 
 
-def judge(task: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A trial: how good the trained agent is, and how good chance is."""
-    wanted = Task(**task)
-    _, learned = _original(wanted, seed)
-    games = make(wanted.game, JUDGES)
-    chance = returns(random_player(games.actions, seed), games, wanted.episodes, seed)
-    games.close()
-    return {
-        "trained": asdict(learned.last.mean_return),
-        "random": asdict(Estimate.bootstrap(chance, seed)),
-        "curve": agents.curve(learned).to_json(),
-        "steps_per_second": learned.last.step / learned.provenance.seconds,
-    }
-
-
 def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_replay: bool, seed: int) -> Any:
     """A trial: the loss curves of the original training and of one retraining."""
     wanted = Task(**task)
-    agent, original = _original(wanted, seed)
-    learned = agents.complete(
+    agent, first = original(wanted, seed)
+    again = agents.complete(
         wanted,
         agent,
         Part.from_json(part),
@@ -152,10 +132,10 @@ def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_re
         checkpoint=workdir() / "learning",
     )
     return {
-        "original": agents.curve(original).to_json(),
-        "retrained": agents.curve(learned).to_json(),
-        "seconds_per_step": learned.provenance.seconds / learned.last.step,
-        "original_seconds_per_step": original.provenance.seconds / original.last.step,
+        "original": agents.curve(first).to_json(),
+        "retrained": agents.curve(again).to_json(),
+        "seconds_per_step": again.provenance.seconds / again.last.step,
+        "original_seconds_per_step": first.provenance.seconds / first.last.step,
     }
 
 
@@ -202,9 +182,3 @@ def retrainings(records: Sequence[Record], agent: AgentName) -> list[Retraining]
             )
         )
     return [each for key, group in found.items() if key not in missing for each in group]
-
-
-def _original(task: Task, seed: int) -> tuple[Any, Learned]:
-    """The original training of a task, done by the first trial that needs it and kept for the others."""
-    with shared_folder("agent", [task.to_json(), seed]) as kept:
-        return agents.train(task, seed=seed, checkpoint=kept / "learning")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelkeep.completion.agents import AgentName
 from modelkeep.completion.hardness import Hardness, hardness
 from modelkeep.completion.studies.agents import (
     better_than_chance,
@@ -14,6 +13,7 @@ from modelkeep.completion.studies.agents import (
 )
 from modelkeep.completion.studies.printed import A3C, IMPALA, RAINBOW, Table
 from modelkeep.completion.studies.tables import cells
+from modelkeep.rl.tasks import AgentName
 from modelkeep.study.ledger import Record
 from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size, above
 from modelkeep.study.study import StudyResult

@@ -1,0 +1,1 @@
+"""Studies of the agents themselves: how well and how fast they learn."""
