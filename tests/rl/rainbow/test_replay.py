@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.errors import InputError
-from modelkeep.rl.rainbow import MINATAR, RainbowSettings, Replay
+from modelkeep.rl.environments.making import make
+from modelkeep.rl.rainbow import ATARI, MINATAR, RainbowSettings, Replay
 from modelkeep.rl.rainbow.frames import Keeping
 
 COUNT, CAPACITY = 3, 120
@@ -31,11 +32,13 @@ class Told:
         self.rewards = random.normal(size=(steps, COUNT)).astype(np.float32)
         high = 2 if keeping == "bits" else 256
         self.observations: NDArray[np.uint8] = random.integers(0, high, (steps, COUNT, *shape)).astype(np.uint8)
-        if keeping == "newest frame":  # the older frames are those of the observation before, or zeros at a beginning
+        if keeping == "newest frame":  # the older frames are those of the observation before, or the first one again
             for t in range(steps):
                 for i in range(COUNT):
                     begun = t == 0 or self.ended[t - 1, i]
-                    self.observations[t, i, :-1] = 0 if begun else self.observations[t - 1, i, 1:]
+                    self.observations[t, i, :-1] = (
+                        self.observations[t, i, -1] if begun else self.observations[t - 1, i, 1:]
+                    )
 
     def to(self, replay: Replay) -> Replay:
         for step in zip(self.observations, self.actions, self.rewards, self.ended, strict=True):
@@ -74,6 +77,22 @@ def test_draws_what_happened_with_its_n_step_return(keeping: Keeping, steps: int
     # All that are complete have been drawn: not the last 3, nor, of stacks, those whose oldest frames are overwritten.
     oldest = max(0, steps - CAPACITY // COUNT + (3 if keeping == "newest frame" else 0))
     assert seen == {(t, i) for t in range(oldest, steps - 3) for i in range(COUNT)}
+
+
+def test_ataris_stacks_come_back_from_single_frames() -> None:
+    games, random = make("atari/Breakout", 2), np.random.default_rng(0)
+    replay = Replay(replace(ATARI, capacity=600, learning_starts=1), 2, games.observation_shape)
+    seen = [games.reset(0)]
+    while not replay.ended[: len(seen) - 10].any():  # until a new episode is well under way
+        actions = random.integers(0, games.actions, 2)
+        stepped = games.step(actions)
+        replay.add(seen[-1], actions, stepped.rewards, stepped.ended)
+        seen.append(stepped.observations)
+    drawn = replay.sample(500, 0.5, random)
+    for row, index in enumerate(drawn.indices):
+        slot, i = divmod(int(index), 2)
+        assert np.array_equal(drawn.observations[row].numpy(), seen[slot][i])
+        assert np.array_equal(drawn.next_observations[row].numpy(), seen[slot + 3][i])
 
 
 def test_weights_undo_the_priorities() -> None:

@@ -18,8 +18,8 @@ class Frames:
     """A ring of `length` observations for each of `count` copies.
 
     With "newest frame" an observation is `(frames, …)`, the newest last, and each one is the one before it moved by a
-    frame, or, where an episode has begun, zeros and a frame; a stack is put together again when it is read. For Atari
-    that is 7 kB for an observation in place of 28, so 7 GB for a million; MinAtar's are 50 to 125 bytes as bits.
+    frame, or, where an episode has begun, its first frame repeated; a stack is put together again when it is read. For
+    Atari that is 7 kB for an observation in place of 28, so 7 GB for a million; MinAtar's are 50 to 125 bytes as bits.
     """
 
     def __init__(self, keeping: Keeping, length: int, count: int, shape: tuple[int, ...]) -> None:
@@ -55,9 +55,8 @@ class Frames:
     def read(self, slots: NDArray[np.int64], copies: NDArray[np.int64]) -> NDArray[np.uint8]:
         """The observations `(n, *shape)` at these slots of these copies."""
         if self.keeping == "newest frame":
-            ago = np.arange(self.depth - 1, -1, -1)
+            ago = np.minimum(np.arange(self.depth - 1, -1, -1), self.before[slots, copies][:, None])
             kept: NDArray[np.uint8] = self.content[(slots[:, None] - ago) % len(self.content), copies[:, None]]
-            kept[ago > self.before[slots, copies][:, None]] = 0
         else:
             kept = self.content[slots, copies]
         if self.keeping == "bits":
@@ -68,11 +67,11 @@ class Frames:
         count = len(observations)
         last = self.read(np.full(count, slot - 1), np.arange(count))
         moved = (observations[:, :-1] == last[:, 1:]).reshape(count, -1).all(axis=1) & (not first)
-        begun = ~observations[:, :-1].reshape(count, -1).any(axis=1)
+        begun = (observations[:, :-1] == observations[:, -1:]).reshape(count, -1).all(axis=1)
         if not (moved | begun).all():
             raise InputError(
-                "An observation is neither the one before it moved by a frame nor a frame after zeros, so it is no "
-                "stack of frames. Set keeping='whole' in the RainbowSettings."
+                "An observation is neither the one before it moved by a frame nor a first frame repeated, so it is "
+                "no stack of frames. Set keeping='whole' in the RainbowSettings."
             )
         self.before[slot] = np.where(moved, np.minimum(self.before[slot - 1] + 1, self.depth - 1), 0)
         self.content[slot] = observations[:, -1].reshape(count, -1)
