@@ -31,7 +31,7 @@ def test_the_atari_network_takes_bytes_of_84_by_84() -> None:
 
 
 def test_bytes_are_scaled_to_at_most_one() -> None:
-    torso = Torso((Convolution(1, 1),), largest=255.0, bias=False)
+    torso = Torso((Convolution(1, 1),), unit=255.0, bias=False)
     network = Convolutional(torso, (1, 2, 2))
     nn.init.ones_(network.get_parameter("conv1.weight"))
     features = network.features(torch.tensor([[[[0, 51], [102, 255]]]], dtype=torch.uint8))
@@ -43,7 +43,9 @@ def test_the_minatar_network_is_the_plain_stack_of_its_layers() -> None:
     assert [name for name, _ in network.named_children()] == ["conv1", "conv2", "linear", "policy", "value"]
     observations = torch.randint(0, 2, (5, 4, 10, 10), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     conv1, conv2, linear, policy, value = network.children()
-    hidden = nn.Sequential(conv1, nn.ReLU(), conv2, nn.ReLU(), nn.Flatten(), linear, nn.ReLU())(observations.float())
+    hidden = nn.Sequential(conv1, nn.ReLU(), conv2, nn.ReLU(), nn.Flatten(), linear, nn.ReLU())(
+        10 * observations.float()
+    )
     logits, values = network(observations)
     torch.testing.assert_close(logits, policy(hidden))
     torch.testing.assert_close(values, value(hidden)[:, 0])

@@ -50,7 +50,7 @@ class A2CSettings:
 
 
 ATARI = A2CSettings()
-MINATAR = A2CSettings(total=500_000, learning_rate=3e-3, epsilon=0.01, clip_rewards=False)
+MINATAR = A2CSettings(total=500_000, learning_rate=5e-3, epsilon=0.01, clip_rewards=False)
 
 
 class A2C:
