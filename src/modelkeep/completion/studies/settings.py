@@ -20,8 +20,8 @@ SEEDS = 3
 """Section 4: "each experiment is run with 3 seeds"."""
 
 LONG, SHORT_RATE = 60_000, 3
-"""Table 2 retrains at a tenth of the original's first rate. A few hundred steps at 0.01 do not even learn the logits, so
-that a ResNet trained for less than the paper's steps has three times all of its rates. They were chosen on seed 0."""
+"""Table 2 retrains at a tenth of the original's first rate. A few hundred steps at 0.01 do not even learn the logits,
+so a ResNet that is trained for less than the paper's steps has three times all of its rates; chosen on seed 0."""
 
 ALEXNET_PARTS = (
     *(Part(f"Conv {i}", (f"conv{i}",)) for i in (1, 2, 3, 4, 5)),
@@ -58,6 +58,7 @@ def recipes(network: Network, steps: int, batch_size: int) -> tuple[Recipe, Reci
     >>> retraining.learning_rate.table
     ((0, 0.05), (30000, 0.005), (45000, 0.0005), (72500, 5e-05))
     """
+    tables: tuple[list[tuple[float, float]], list[tuple[float, float]]]
     if network == "ResNet":  # table 2, of 60e3 batches
         tables = [(0, 1e-1), (30, 1e-2), (45, 1e-3)], [(0, 1e-2), (20, 1e-3)]
         whole, faster = 60, 1 if steps >= LONG else SHORT_RATE
@@ -80,6 +81,7 @@ def recipes(network: Network, steps: int, batch_size: int) -> tuple[Recipe, Reci
 def settings(network: Network, size: Size) -> list[Setting]:
     """The network on each data set of a size."""
     alexnet = network != "ResNet"
+    arguments: dict[str, Any]
     if size == "paper":
         sizes = {"AlexNet": "standard", "AlexNet small": "small", "AlexNet large": "large"}
         factory, arguments = ("alexnet", {"size": sizes[network]}) if alexnet else ("resnet50", {})
