@@ -60,9 +60,11 @@ class RainbowSettings:
 
 ATARI = RainbowSettings()
 
-# Half as many updates with twice the batch see as many transitions in three fifths of the time.
+# Half as many updates with twice the batch see as many transitions in three fifths of the time. The published ε is ten
+# times the root mean square of most gradients of the small network's advantages, which it would all but stop.
 MINATAR = RainbowSettings(
     learning_rate=5e-4,
+    adam_epsilon=1e-6,
     batch_size=64,
     steps_per_update=8,
     lowest=-5.0,
