@@ -54,8 +54,8 @@ def retraining(value: Mapping[str, Any], part: str, procedure: str, seed: int) -
         part,
         procedure,
         seed,
-        original=Curve(tuple(first["steps"]), tuple(first["losses"])),
-        retrained=Curve(tuple(again["steps"]), tuple(again["losses"])),
+        original=Curve.from_json(first),
+        retrained=Curve.from_json(again),
         seconds_per_step=again["seconds_per_step"],
         original_seconds_per_step=first["seconds_per_step"],
     )
@@ -126,4 +126,4 @@ def _timed(train: Callable[[Path], Retrained], problem: Problem, checkpoint: Pat
     for left in checkpoint.parent.glob(f"{checkpoint.name}*"):
         left.unlink()
     seconds = None if went_on else max(0.0, training) / curve.steps[-1]
-    return {"steps": curve.steps, "losses": curve.losses, "seconds_per_step": seconds}
+    return {**curve.to_json(), "seconds_per_step": seconds}

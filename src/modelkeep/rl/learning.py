@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -139,7 +140,7 @@ class _Run:
         self.network = fingerprint(tensors_of(agent.network))
         self.identity: dict[str, Any] = {
             "agent": type(agent).__name__,
-            "settings": asdict(agent.settings),
+            "settings": json.loads(json.dumps(asdict(agent.settings))),  # as a checkpoint gives them back
             "network": self.network,
             "environment": judge.name,
             "copies": judge.count,

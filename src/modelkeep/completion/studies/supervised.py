@@ -69,8 +69,8 @@ def retrain(*, seed: int, setting: dict[str, Any], part: dict[str, Any], procedu
     retrained = PROCEDURES[procedure](problem, seed=again, checkpoint=checkpoint)
     seconds = perf_counter() - began - _evaluations(retrained, problem)
     return {
-        "original": _to_json(owner.trained.curve),
-        "retrained": _to_json(retrained.curve),
+        "original": owner.trained.curve.to_json(),
+        "retrained": retrained.curve.to_json(),
         "seconds_per_step": None if resumed else max(0.0, seconds) / retrained.curve.steps[-1],
     }
 
@@ -100,8 +100,8 @@ def retrainings(records: Iterable[Record], network: str) -> list[Retraining]:
             part=each.parameters["part"]["name"],
             procedure=each.parameters["procedure"],
             seed=each.seed,
-            original=_from_json(each.value["original"]),
-            retrained=_from_json(each.value["retrained"]),
+            original=Curve.from_json(each.value["original"]),
+            retrained=Curve.from_json(each.value["retrained"]),
             seconds_per_step=each.value["seconds_per_step"],
             setting=each.parameters["setting"]["data"],
         )
@@ -158,11 +158,3 @@ def _evaluations(retrained: Retrained, problem: Problem) -> float:
     began = perf_counter()
     evaluate(retrained.model, problem.held_out, 4 * problem.recipe.batch_size)
     return len(retrained.curve.steps) * (perf_counter() - began)
-
-
-def _to_json(curve: Curve) -> dict[str, Any]:
-    return {"steps": list(curve.steps), "losses": list(curve.losses)}
-
-
-def _from_json(values: dict[str, Any]) -> Curve:
-    return Curve(tuple(values["steps"]), tuple(values["losses"]))

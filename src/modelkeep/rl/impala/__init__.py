@@ -1,1 +1,20 @@
-"""IMPALA with population-based training, written to be read."""
+"""IMPALA (Espeholt et al. 2018): actors and a learner, V-trace between them, and populations of both."""
+
+from __future__ import annotations
+
+from modelkeep.rl.impala.agent import Impala
+from modelkeep.rl.impala.network import ImpalaNetwork, minatar_network
+from modelkeep.rl.impala.population import Population, PopulationSettings
+from modelkeep.rl.impala.settings import ATARI, LAB, MINATAR, Settings
+
+__all__ = [
+    "ATARI",
+    "LAB",
+    "MINATAR",
+    "Impala",
+    "ImpalaNetwork",
+    "Population",
+    "PopulationSettings",
+    "Settings",
+    "minatar_network",
+]

@@ -19,7 +19,7 @@ from modelkeep.study.trial import Trial
 
 GAMES = ("minatar/asterix", "minatar/breakout", "minatar/space_invaders")
 STEPS: dict[AgentName, int] = {"A2C": 500_000, "Rainbow": 100_000, "IMPALA": 500_000}
-COPIES: dict[AgentName, int] = {"A2C": 16, "Rainbow": 8, "IMPALA": 32}
+COPIES: dict[AgentName, int] = {"A2C": 16, "Rainbow": 16, "IMPALA": 32}
 BREAKOUT = Task(
     agent="A2C", game="atari/Breakout", copies=16, steps=1_500_000, evaluate_every=100_000, episodes=32
 )  # an hour on two cores
