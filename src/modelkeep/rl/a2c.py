@@ -13,7 +13,7 @@ from torch import nn
 
 from modelkeep.errors import InputError, TrainingError, bad_parameter
 from modelkeep.rl.agent import Player
-from modelkeep.rl.environments.vector import Environments, State
+from modelkeep.rl.environments.vector import Environments, State, within
 from modelkeep.rl.returns import n_step_returns
 from modelkeep.training.batches import derived_seed
 
@@ -137,12 +137,9 @@ class A2C:
         """Go on from where `state` was taken, exactly."""
         tensors, values = state
 
-        def part(prefix: str) -> dict[str, torch.Tensor]:
-            return {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
-
-        self.environments.restore((part("environments/"), values["environments"]))
-        self.network.load_state_dict(part("network/"))
-        for name, square in part("squares/").items():
+        self.environments.restore((within(tensors, "environments/"), values["environments"]))
+        self.network.load_state_dict(within(tensors, "network/"))
+        for name, square in within(tensors, "squares/").items():
             self.optimizer.squares[name].copy_(square)
         self.generator.set_state(tensors["generator"])
         self.observations = tensors["observations"].numpy().copy()

@@ -7,29 +7,13 @@ from typing import Any
 
 import pytest
 
+from completion import fed
+from completion.fed import Ratios, curves, verdict
 from modelkeep.completion.studies.findings import PARAMETER_STUDY, PROCEDURE_STUDY, RESIDUAL_STUDY
 from modelkeep.completion.studies.printed import A3C, ALEXNET, IMPALA, RAINBOW, RESNET50, Table
 from modelkeep.completion.studies.tables import LAST
-from modelkeep.results import Provenance
-from modelkeep.study import Record, StudyResult
 from modelkeep.study.paper import PaperStudy, PaperTable, Size
 from modelkeep.study.trial import Trial
-
-COSTS = {0.5: 2_500, 0.8: 5_000, 0.9: 7_500, 1.0: 10_000}
-"""The steps that the original took to each α."""
-Ratios = dict[float, float]
-
-
-def curves(ratios: Ratios) -> dict[str, Any]:
-    """An original with these costs, and a retraining with just these ratios."""
-    found: dict[str, Any] = {"seconds_per_step": 0.01}
-    for name, costs in (
-        ("original", COSTS),
-        ("retrained", {a: round(ratio * COSTS[a]) for a, ratio in ratios.items()}),
-    ):
-        reached = {0: 1.0} | {step: 1 - alpha for alpha, step in sorted(costs.items())}
-        found[name] = {"steps": list(reached), "losses": list(reached.values())}
-    return found
 
 
 def papers(trial: Trial) -> Ratios | None:
@@ -46,35 +30,17 @@ def papers(trial: Trial) -> Ratios | None:
 
 
 def report(study: PaperStudy, ratios: Callable[[Trial], Ratios | None] = papers, size: Size = "small") -> PaperTable:
-    records = []
-    for trial in study.trials(size, 0):
+    def values(trial: Trial) -> dict[str, Any] | None:
         given = ratios(trial)
-        records.append(
-            Record(
-                identity=trial.identity,
-                function=trial.function,
-                parameters=trial.parameters,
-                seed=trial.seed,
-                code=trial.code,
-                state="failed" if given is None else "done",
-                value=None if given is None else curves(given),
-                attempts=1,
-                seconds=1.0,
-                error="it failed" if given is None else None,
-            )
-        )
-    found = study.report(StudyResult(study="x", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "x")))
-    assert isinstance(found, PaperTable)
-    return found
+        return None if given is None else curves(given)
 
-
-def verdict(table: PaperTable, words: str) -> bool | None:
-    [found] = [claim.holds for claim in table.claims if words in claim.says]
-    return found
+    return fed.report(study, values, size)
 
 
 @pytest.mark.parametrize(
-    ("table", "rows"), [(ALEXNET, 56), (RESNET50, 56), (A3C, 36), (RAINBOW, 36), (IMPALA, 30)], ids=str
+    ("table", "rows"),
+    [(ALEXNET, 56), (RESNET50, 56), (A3C, 36), (RAINBOW, 36), (IMPALA, 30)],
+    ids=["AlexNet", "ResNet50", "A3C", "Rainbow", "IMPALA"],
 )
 def test_printed_rows_are_possible(table: Table, rows: int) -> None:
     assert len(table) == rows

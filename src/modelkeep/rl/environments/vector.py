@@ -13,6 +13,11 @@ State = tuple[dict[str, torch.Tensor], dict[str, Any]]
 """What a checkpoint keeps of something: tensors by name, and JSON values."""
 
 
+def within(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """The tensors whose names begin with `prefix`, without it: what a part put into the state of the whole."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
 @dataclass(frozen=True, slots=True)
 class Stepped:
     """What a step of all copies gave.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from modelkeep.errors import InputError
-from modelkeep.rl.environments.vector import Environments, State, Stepped
+from modelkeep.rl.environments.vector import Environments, State, Stepped, within
 from modelkeep.rl.impala.network import ImpalaNetwork
 from modelkeep.training.batches import derived_seed
 
@@ -23,9 +23,7 @@ class Unroll:
     """So many steps of all copies, and what the learner needs to think them over again."""
 
     observations: Tensor  # (time + 1, batch, *shape): also what came after the last step
-    begun: (
-        Tensor  # (time + 1, batch): whether an episode begins with that observation; at t > 0, whether t − 1 ended one
-    )
+    begun: Tensor  # (time + 1, batch): whether an episode begins with that observation; so step t − 1 ended one
     actions: Tensor  # (time, batch)
     log_mu: Tensor  # (time, batch): log μ(a | x) of the policy that acted
     rewards: Tensor  # (time, batch)
@@ -113,8 +111,3 @@ class Actors:
 def tensors_of_unroll(unroll: Unroll) -> dict[str, Tensor]:
     """The tensors of an unroll by name, for a checkpoint."""
     return {field.name: getattr(unroll, field.name) for field in fields(Unroll)}
-
-
-def within(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

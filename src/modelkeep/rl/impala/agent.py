@@ -13,8 +13,8 @@ from torch import nn
 
 from modelkeep.errors import InputError, TrainingError
 from modelkeep.rl.agent import Player
-from modelkeep.rl.environments.vector import Environments, State
-from modelkeep.rl.impala.acting import Actors, Unroll, tensors_of_unroll, within
+from modelkeep.rl.environments.vector import Environments, State, within
+from modelkeep.rl.impala.acting import Actors, Unroll, tensors_of_unroll
 from modelkeep.rl.impala.network import ImpalaNetwork
 from modelkeep.rl.impala.settings import EVOLVED, Settings
 from modelkeep.rl.impala.vtrace import vtrace

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from modelkeep.errors import bad_parameter
 from modelkeep.rl.agent import Agent, Player
-from modelkeep.rl.environments.vector import State
-from modelkeep.rl.impala.acting import within
+from modelkeep.rl.environments.vector import State, within
 from modelkeep.training.batches import derived_seed
 
 

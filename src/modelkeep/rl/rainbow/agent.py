@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from modelkeep.errors import InputError, TrainingError
 from modelkeep.rl.agent import Player
-from modelkeep.rl.environments.vector import Environments, State
+from modelkeep.rl.environments.vector import Environments, State, within
 from modelkeep.rl.rainbow.distribution import mean, project
 from modelkeep.rl.rainbow.network import RainbowNetwork
 from modelkeep.rl.rainbow.replay import Batch, Replay
@@ -142,17 +142,13 @@ class Rainbow:
 
     def restore(self, state: State) -> None:
         """Go on from where `state` was taken, exactly."""
-        tensors, values = state
-
-        def part(prefix: str) -> dict[str, torch.Tensor]:
-            return {name.removeprefix(prefix): t.clone() for name, t in tensors.items() if name.startswith(prefix)}
-
-        self.environments.restore((part("game."), values["game"]))
-        self.replay.restore((part("replay."), values["replay"]))
-        self.network.load_state_dict(part("network."))
-        self.target.load_state_dict(part("target."))
+        tensors, values = {name: tensor.clone() for name, tensor in state[0].items()}, state[1]
+        self.environments.restore((within(tensors, "game."), values["game"]))
+        self.replay.restore((within(tensors, "replay."), values["replay"]))
+        self.network.load_state_dict(within(tensors, "network."))
+        self.target.load_state_dict(within(tensors, "target."))
         moments: dict[int, dict[str, torch.Tensor]] = {}
-        for key, tensor in part("optimizer.").items():
+        for key, tensor in within(tensors, "optimizer.").items():
             index, name = key.split(".")
             moments.setdefault(int(index), {})[name] = tensor
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
