@@ -102,7 +102,7 @@ class A2C:
         return settings.steps * count
 
     def learn(self, observations: NDArray[np.uint8], actions: NDArray[np.int64], returns: NDArray[np.float32]) -> None:
-        """Follow the gradient of −log π(a|s)(R − V(s)) + c_v (R − V(s))² − c_e H(π(·|s)), added up."""
+        """Follow the gradient of −log π(a) (R − V) + c_v (R − V)² − c_e H(π), added up over steps and copies."""
         settings = self.settings
         logits, values = self.network(torch.from_numpy(observations))
         log_policy = logits.log_softmax(1)
