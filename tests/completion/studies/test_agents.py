@@ -84,7 +84,7 @@ def test_agents_are_harder_than_classifiers_where_their_layers_are() -> None:
 
 
 def test_a_game_that_a_trained_agent_did_not_learn_is_left_out_and_named() -> None:
-    found = report(LAYERS, lambda trial: papers(trial, poor="minatar/breakout"))
+    found = report(LAYERS, lambda trial: papers(trial, poor="minatar/breakout"), "medium")
     [claim] = [claim for claim in found.claims if "(A2C)" in claim.says]
     assert claim.found == "left out: minatar/breakout."
     assert any(cell.row.startswith("A2C: Conv 1") and cell.ours is not None for cell in found.cells)
