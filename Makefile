@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Two test processes on two cores; each is told to use one thread (tests/conftest.py).
-WORKERS ?= 2
+# Three test processes on two cores, as many wait for processes that they started; each uses one thread (tests/conftest.py).
+WORKERS ?= 3
 
 .PHONY: setup demo test check unit bench docs clean system peers
 

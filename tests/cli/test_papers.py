@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from modelkeep.cli import papers
 from modelkeep.cli.study import app
-from modelkeep.errors import StudyError
+from modelkeep.errors import InputError, StudyError
 from modelkeep.results import Result
 
 MODULE = """
@@ -103,14 +103,20 @@ def test_a_failed_trial_is_marked_and_the_command_fails(project: Path) -> None:
     assert "1 of 3 trials failed. See why with: modelkeep study show tiny-paper-seed-0 --trial" in done.stderr
 
 
-def test_every_registered_study_is_there_and_has_trials_of_both_sizes() -> None:
+def test_every_registered_study_is_there_and_has_trials_of_all_its_sizes() -> None:
     studies = [papers.load(entry) for entry in papers.REGISTRY]
     assert len({study.name for study in studies}) == len(studies)
     for study in studies:
-        small, paper = (study.study(size, 1) for size in ("small", "paper"))
-        assert small.trials != paper.trials
+        sized = [study.study(size, 1).trials for size in study.sizes]
+        assert len({tuple(trial.identity for trial in trials) for trials in sized}) == len(sized) > 1
         # A study that trains several times counts on from the seed that it was given.
-        assert min(trial.seed for trial in small.trials) == min(trial.seed for trial in paper.trials) == 1
+        assert {min(trial.seed for trial in trials) for trials in sized} == {1}
+
+
+def test_a_size_that_a_study_does_not_have_is_refused() -> None:
+    study = papers.load("modelkeep.rl.studies.learning:LEARNING")
+    with pytest.raises(InputError, match="must be 'small' or 'medium'"):
+        study.study("paper", 0)
 
 
 def test_a_study_can_be_run_by_its_name_alone(project: Path) -> None:

@@ -86,8 +86,8 @@ def made(task: Task, network: nn.Module, seed: int, replay: Replay | None = None
         case ImpalaNetwork():
             return Impala([environments], network, impala.MINATAR if small else impala.LAB, seed)
         case _:
-            settings = replace(a2c.MINATAR if small else a2c.ATARI, total=task.steps)
-            return A2C(environments, network, settings, seed)
+            long = a2c.ATARI if task.steps > 10 * a2c.ATARI_SHORT.total else a2c.ATARI_SHORT
+            return A2C(environments, network, replace(a2c.MINATAR if small else long, total=task.steps), seed)
 
 
 def new_network(task: Task, seed: int) -> nn.Module:

@@ -10,7 +10,8 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
@@ -49,10 +50,12 @@ class Trial:
             raise InputError("The parameters of a trial must not hold 'seed': it is given by itself, as seed=….")
         return cls(name, json.loads(to_json(parameters, "The parameters of a trial")), seed, code_version(name))
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The SHA-256 of the function's name, the parameters in canonical JSON, the seed and the code's version."""
-        return hashlib.sha256(canonical(asdict(self)).encode()).hexdigest()
+        # Without dataclasses.asdict, which copies all parameters deeply: a study may have ten thousand trials.
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return hashlib.sha256(canonical(own).encode()).hexdigest()
 
     @property
     def label(self) -> str:
