@@ -72,21 +72,22 @@ def trials(size: Size, seed: int) -> Sequence[Trial]:
 
 
 def report(result: StudyResult) -> PaperTable:
-    """A row per agent and game: chance, and the mean return at the start, half-way and at the end."""
+    """A row per agent and game: what chance gets, and the mean return half-way, at the end and at best."""
     cells, worse, missing = [], [], 0
     for record in result.records:
-        row = f"{record.parameters['task']['agent']}, {record.parameters['task']['game']}"
+        task = record.parameters["task"]
+        row = f"{task['agent']}, {task['game']}, {task['steps']:,} steps"
         if record.state != "done":
             missing += 1
             continue
         value = record.value
         chance, trained = Estimate(**value["random"]), Estimate(**value["trained"])
-        steps, half = value["steps"][-1], len(value["returns"]) // 2
-        middle = value["returns"][half]
+        middle, best = value["returns"][len(value["returns"]) // 2], max(value["returns"])
         cells += [
-            Cell(row, "random", chance, None),
-            Cell(row, f"after {value['steps'][half]:,} steps", Estimate(middle, middle, middle, trained.n), None),
-            Cell(row, f"after {steps:,} steps", trained, None, f"{value['seconds']:.0f} s"),
+            Cell(row, "chance", chance, None),
+            Cell(row, "half-way", Estimate(middle, middle, middle, trained.n), None),
+            Cell(row, "at the end", trained, None, f"{value['seconds']:.0f} s"),
+            Cell(row, "best on the way", Estimate(best, best, best, trained.n), None),
         ]
         if not trained.low > chance.high:
             worse.append(row)
