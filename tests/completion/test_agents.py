@@ -9,10 +9,11 @@ import torch
 
 from modelkeep.completion.agents import broken, complete, curve
 from modelkeep.completion.part import Part
-from modelkeep.errors import InputError
+from modelkeep.errors import CheckpointError, InputError
 from modelkeep.rl import tasks
 from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent
+from modelkeep.rl.environments.minatar import MinAtar
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.rainbow.agent import Rainbow
 from modelkeep.rl.tasks import AgentName, Task, train
@@ -113,6 +114,21 @@ def test_a_retraining_that_was_killed_goes_on_to_the_same_curve(
     assert (tmp_path / "run").exists()
     again = complete(task("A2C"), agent, CONV, "T1", seed=1, checkpoint=tmp_path / "run")
     assert again.evaluations == whole.evaluations
+
+
+def test_a_checkpoint_of_another_procedure_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+    """T1 and T2 begin with the same weights and settings: only what is trained differs."""
+    agent, _ = trained()
+    complete(task("A2C"), agent, CONV, "T1", seed=1, checkpoint=tmp_path / "run")
+    with pytest.raises(CheckpointError, match="another run: trained was"):
+        complete(task("A2C"), agent, CONV, "T2", seed=1, checkpoint=tmp_path / "run")
+
+
+def test_all_games_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(MinAtar, "close", lambda self: closed.append(self.name))
+    trained()
+    assert len(closed) == 3, "the one that told the network's shape, the agent's and the judge's"
 
 
 def test_a_kept_replay_is_the_trained_agents_and_a_reset_one_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,10 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     run(Counting(), tmp_path / "kept")
     with pytest.raises(CheckpointError, match="steps was 20 and is now 30"):
         run(Counting(), tmp_path / "kept", steps=30)
+    other = Counting()
+    other.level = 1  # as an agent with another seed would differ
+    with pytest.raises(CheckpointError, match="begins was"):
+        run(other, tmp_path / "kept")
     (tmp_path / "kept").write_bytes((tmp_path / "kept").read_bytes()[:-3])
     with pytest.raises(CheckpointError, match="Delete it to learn from the start"):
         run(Counting(), tmp_path / "kept")

@@ -138,10 +138,14 @@ class _Run:
         self.agent, self.judge = agent, judge
         self.evaluate_every, self.episodes, self.seed = evaluate_every, episodes, seed
         self.network = fingerprint(tensors_of(agent.network))
+        tensors, values = agent.state()
         self.identity: dict[str, Any] = {
             "agent": type(agent).__name__,
             "settings": json.loads(json.dumps(asdict(agent.settings))),  # as a checkpoint gives them back
             "network": self.network,
+            # A frozen part has no other trace; and the agent's seed, games and replay are in its state.
+            "trained": [name for name, parameter in agent.network.named_parameters() if parameter.requires_grad],
+            "begins": fingerprint(tensors, json.dumps(values, sort_keys=True)),
             "environment": judge.name,
             "copies": judge.count,
             "steps": steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -54,15 +55,24 @@ def train(task: Task, *, seed: int, checkpoint: Path | None = None) -> tuple[Age
     >>> [judged.step for judged in learned.evaluations]
     [0, 400, 800]
     """
-    agent = made(task, new_network(task, seed), seed)
-    return agent, let_learn(task, agent, seed, checkpoint)
+    return let_learn(task, new_network(task, seed), seed, checkpoint)
 
 
-def let_learn(task: Task, agent: Agent, seed: int, checkpoint: Path | None = None) -> Learned:
-    """Let an agent learn for as long as the task says, and judge it."""
-    judge = make(task.game, JUDGES)
-    try:
-        return learn(
+def let_learn(
+    task: Task, network: nn.Module, seed: int, checkpoint: Path | None = None, replay: Replay | None = None
+) -> tuple[Agent, Learned]:
+    """Let the task's agent learn with this network, for as long as the task says, and judge it.
+
+    Rainbow may begin with the experience of another. Afterwards the agent can play, but its games are closed.
+    """
+    with ExitStack() as opened:
+        # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
+        games = make(task.game, task.copies, life_ends=task.game.startswith("atari/"))
+        opened.callback(games.close)
+        judge = make(task.game, JUDGES)
+        opened.callback(judge.close)
+        agent = _agent(task, games, network, seed, replay)
+        return agent, learn(
             agent,
             judge,
             steps=task.steps,
@@ -71,14 +81,9 @@ def let_learn(task: Task, agent: Agent, seed: int, checkpoint: Path | None = Non
             seed=seed,
             checkpoint=checkpoint,
         )
-    finally:
-        judge.close()
 
 
-def made(task: Task, network: nn.Module, seed: int, replay: Replay | None = None) -> Agent:
-    """The task's agent with this network; Rainbow may begin with the experience of another."""
-    # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
-    environments = make(task.game, task.copies, life_ends=task.game.startswith("atari/"))
+def _agent(task: Task, environments: Environments, network: nn.Module, seed: int, replay: Replay | None) -> Agent:
     small = task.game.startswith("minatar/")
     match network:
         case RainbowNetwork():
