@@ -59,3 +59,21 @@ def test_the_minatar_network_is_the_plain_stack_of_its_layers() -> None:
 def test_a_network_that_cannot_be_is_refused(shape: tuple[int, ...], actions: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
         ActorCritic(Torso((Convolution(2, 3), Convolution(2, 3)), 1.0, True), shape, 8, actions)
+
+
+def test_the_weights_of_the_atari_network_begin_orthogonal_and_keep_the_scale() -> None:
+    torch.manual_seed(0)
+    network = atari_actor_critic(6)
+    for name, gain in {"conv1": 2**0.5, "conv2": 2**0.5, "conv3": 2**0.5, "policy": 0.01, "value": 1.0}.items():
+        rows = network.get_parameter(f"{name}.weight").flatten(1)
+        torch.testing.assert_close(rows @ rows.T, gain**2 * torch.eye(len(rows)), atol=1e-5, rtol=0)
+    again = network.get_parameter("linear.weight").clone()
+    network.linear.reset_parameters()  # as completion draws a missing layer
+    columns = network.linear.weight
+    assert not columns.equal(again)
+    torch.testing.assert_close(columns @ columns.T, 2 * torch.eye(len(columns)), atol=1e-4, rtol=0)
+
+
+def test_the_biases_of_an_orthogonal_network_begin_at_zero() -> None:
+    network = ActorCritic(Torso((Convolution(2, 3),), 1.0, bias=True, orthogonal=True), (1, 4, 4), 8, 3)
+    assert all(not parameter.any() for name, parameter in network.named_parameters() if name.endswith("bias"))

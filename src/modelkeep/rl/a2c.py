@@ -51,7 +51,7 @@ class A2CSettings:
 
 ATARI = A2CSettings()
 # With ε = 0.1 steps are so small that they need the paper's fifty million; this is for runs of an hour.
-ATARI_SHORT = A2CSettings(total=1_500_000, learning_rate=7e-4, epsilon=1e-5)
+ATARI_SHORT = A2CSettings(total=1_000_000, learning_rate=7e-4, epsilon=1e-5)
 MINATAR = A2CSettings(total=500_000, learning_rate=5e-3, epsilon=0.01, clip_rewards=False)
 
 

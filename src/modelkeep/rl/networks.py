@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,6 +30,7 @@ class Torso:
     convolutions: tuple[Convolution, ...]
     unit: float  # the byte that becomes 1: the network divides by it
     bias: bool
+    orthogonal: bool = False  # how weights begin, else by torch's own rule
 
 
 # Table 5 has no biases: 8,192 = 8·8·4·32, 32,768 = 4·4·32·64 and 36,864 = 3·3·64·64. Its 1,179,648 = 512 · 2,304 needs
@@ -39,6 +42,32 @@ class Torso:
 # heads over 51 atoms have 512 · 19 · 51 = 496,128 weights alone.
 ATARI = Torso((Convolution(32, 8, 4, 2), Convolution(64, 4, 2, 2), Convolution(64, 3, 2, 1)), unit=255.0, bias=False)
 MINATAR = Torso((Convolution(16, 3), Convolution(16, 3)), unit=1.0, bias=True)
+
+
+class OrthogonalConv2d(nn.Conv2d):
+    """A convolution whose weights begin orthogonal, with the gain that keeps the scale of what passes a ReLU."""
+
+    def reset_parameters(self) -> None:
+        """Draw the weights; a bias begins at 0."""
+        _begin_orthogonal(self, sqrt(2))
+
+
+class OrthogonalLinear(nn.Linear):
+    """A linear layer whose weights begin orthogonal."""
+
+    def __init__(self, inputs: int, outputs: int, *, gain: float, **options: Any) -> None:
+        self.gain = gain  # before the layer is made, which draws its weights
+        super().__init__(inputs, outputs, **options)
+
+    def reset_parameters(self) -> None:
+        """Draw the weights; a bias begins at 0."""
+        _begin_orthogonal(self, self.gain)
+
+
+def _begin_orthogonal(layer: nn.Conv2d | nn.Linear, gain: float) -> None:
+    nn.init.orthogonal_(layer.weight, gain)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
 
 
 class Convolutional(nn.Module):
@@ -54,7 +83,8 @@ class Convolutional(nn.Module):
         self.torso = torso
         channels, *sides = shape
         for i, layer in enumerate(torso.convolutions, start=1):
-            made = nn.Conv2d(channels, layer.filters, layer.kernel, layer.stride, layer.padding, bias=torso.bias)
+            conv = OrthogonalConv2d if torso.orthogonal else nn.Conv2d
+            made = conv(channels, layer.filters, layer.kernel, layer.stride, layer.padding, bias=torso.bias)
             self.add_module(f"conv{i}", made)
             channels = layer.filters
             sides = [(side + 2 * layer.padding - layer.kernel) // layer.stride + 1 for side in sides]
@@ -86,9 +116,14 @@ class ActorCritic(Convolutional):
         super().__init__(torso, shape)
         if actions < 1:
             raise bad_parameter("ActorCritic", "actions", "at least 1", actions)
-        self.linear = nn.Linear(self.width, hidden, bias=torso.bias)
-        self.policy = nn.Linear(hidden, actions, bias=torso.bias)
-        self.value = nn.Linear(hidden, 1, bias=torso.bias)
+        self.linear = self._linear(self.width, hidden, sqrt(2))
+        self.policy = self._linear(hidden, actions, 0.01)  # nearly every action with the same chance at first
+        self.value = self._linear(hidden, 1, 1.0)
+
+    def _linear(self, inputs: int, outputs: int, gain: float) -> nn.Linear:
+        if self.torso.orthogonal:
+            return OrthogonalLinear(inputs, outputs, gain=gain, bias=self.torso.bias)
+        return nn.Linear(inputs, outputs, bias=self.torso.bias)
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits `(n, actions)` and values `(n,)` of observations `(n, *shape)` of bytes."""
@@ -97,8 +132,12 @@ class ActorCritic(Convolutional):
 
 
 def atari_actor_critic(actions: int = 18) -> ActorCritic:
-    """Table 5's network, for four frames of 84×84: 1,267,200 parameters with all 18 actions."""
-    return ActorCritic(ATARI, (4, 84, 84), 512, actions)
+    """Table 5's network, for four frames of 84×84: 1,267,200 parameters with all 18 actions.
+
+    Its weights begin orthogonal, as in the A2C of others. Screens are mostly black, and by torch's own rule each layer
+    passes on 0.4 of the scale of what comes in.
+    """
+    return ActorCritic(replace(ATARI, orthogonal=True), (4, 84, 84), 512, actions)
 
 
 def minatar_actor_critic(channels: int, actions: int) -> ActorCritic:
