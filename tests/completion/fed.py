@@ -1,14 +1,11 @@
-"""Studies fed with numbers that are known: records of trials that nobody ran."""
+"""Completion studies fed with numbers that are known."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from modelkeep.results import Provenance
-from modelkeep.study import Record, StudyResult
 from modelkeep.study.paper import PaperStudy, PaperTable, Size
-from modelkeep.study.trial import Trial
+from records import Values, made
 
 COSTS = {0.5: 2_500, 0.8: 5_000, 0.9: 7_500, 1.0: 10_000}
 """The steps that the original took to each α."""
@@ -27,30 +24,9 @@ def curves(ratios: Ratios) -> dict[str, Any]:
     return found
 
 
-Values = Callable[[Trial], dict[str, Any] | None]
-"""What a trial gave; None where it failed."""
-
-
 def report(study: PaperStudy, values: Values, size: Size = "small") -> PaperTable:
     """The report of a study whose trials gave these values."""
-    records = []
-    for trial in study.trials(size, 0):
-        value = values(trial)
-        records.append(
-            Record(
-                identity=trial.identity,
-                function=trial.function,
-                parameters=trial.parameters,
-                seed=trial.seed,
-                code=trial.code,
-                state="failed" if value is None else "done",
-                value=value,
-                attempts=1,
-                seconds=1.0,
-                error="it failed" if value is None else None,
-            )
-        )
-    found = study.report(StudyResult(study="x", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "x")))
+    found = study.report(made(study.trials(size, 0), values))
     assert isinstance(found, PaperTable)
     return found
 

@@ -28,10 +28,10 @@ from modelkeep.certify.studies.verified import (
 )
 from modelkeep.certify.studies.verifying import Training, trained, verify_on
 from modelkeep.datasets import load
-from modelkeep.results import Provenance
-from modelkeep.study import Record, StudyResult, working_in
+from modelkeep.study import StudyResult, working_in
 from modelkeep.study.paper import Size
 from modelkeep.training import Linear, Recipe
+from records import made
 
 TINY = Training("cnn_2c2f", "emma", 0.2, Recipe(epochs=3, batch_size=64, learning_rate=Linear(5e-3, 0.0)))
 SOLID = {"clean": [9000, 10_000], "PGD": [850, 1000], "VRA": [7800, 10_000], EXACT: [7810, 10_000], "epochs": 3}
@@ -40,24 +40,7 @@ BARE = {"clean": [9200, 10_000], "PGD": [300, 1000], "VRA": [0, 10_000], EXACT: 
 
 def made_of(found: dict[str, dict[str, Any]]) -> StudyResult:
     """A study whose trials gave this for each method; nothing: the trial failed."""
-    records = []
-    for trial in trials("small", 0):
-        value = found.get(trial.parameters["method"])
-        records.append(
-            Record(
-                identity=trial.identity,
-                function=trial.function,
-                parameters=trial.parameters,
-                seed=trial.seed,
-                code=trial.code,
-                state="done" if value else "failed",
-                value=value,
-                attempts=1,
-                seconds=1.0,
-                error=None if value else "it failed",
-            )
-        )
-    return StudyResult(study="test", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "test"))
+    return made(trials("small", 0), lambda trial: found.get(trial.parameters["method"]))
 
 
 def test_a_trial_counts_at_least_what_the_net_itself_says(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from completion.fed import Values, curves, report, verdict
+from completion.fed import curves, report, verdict
 from modelkeep.completion.part import Part
 from modelkeep.completion.studies.agents import tasks
 from modelkeep.completion.studies.completion import AGENTS, COMPLETION
@@ -18,6 +18,7 @@ from modelkeep.rl.studies.learning import LEARNING
 from modelkeep.rl.tasks import AgentName, Task, new_network
 from modelkeep.study.paper import Size
 from modelkeep.study.trial import Trial
+from records import Values
 
 AGENT_NAMES: tuple[AgentName, ...] = ("A2C", "Rainbow", "IMPALA")
 

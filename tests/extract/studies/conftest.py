@@ -1,8 +1,8 @@
-"""Studies whose trials gave what a test says, and a plan that fits into seconds."""
+"""A plan that fits into seconds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,39 +12,7 @@ from modelkeep.extract.studies import owner
 from modelkeep.extract.studies.arrangement import arranged
 from modelkeep.extract.studies.plans import SMALL
 from modelkeep.extract.studies.standing import _misinforming
-from modelkeep.results import Provenance
-from modelkeep.study import Record, StudyResult
-from modelkeep.study.trial import Trial
 from modelkeep.training import Linear, Recipe
-
-Made = Callable[[Sequence[Trial], Callable[[Trial], Any]], StudyResult]
-
-
-@pytest.fixture
-def made() -> Made:
-    """A result of these trials with what a function gives for each; None: the trial failed."""
-
-    def make(trials: Sequence[Trial], value_of: Callable[[Trial], Any]) -> StudyResult:
-        records = []
-        for trial in trials:
-            value = value_of(trial)
-            records.append(
-                Record(
-                    identity=trial.identity,
-                    function=trial.function,
-                    parameters=trial.parameters,
-                    seed=trial.seed,
-                    code=trial.code,
-                    state="failed" if value is None else "done",
-                    value=value,
-                    attempts=1,
-                    seconds=1.0,
-                    error="it failed" if value is None else None,
-                )
-            )
-        return StudyResult(study="test", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "test"))
-
-    return make
 
 
 @pytest.fixture

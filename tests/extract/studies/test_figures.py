@@ -15,9 +15,10 @@ from modelkeep.extract.studies.standing import SECRET, UNORDERED
 from modelkeep.extract.studies.utility import DETECTION, GROWTH, TIMES
 from modelkeep.study.paper import PaperCurves, PaperStudy, PaperTable
 from modelkeep.study.trial import Trial
+from records import made
 
 
-def verdicts(made: Any, study: PaperStudy, value_of: Callable[[Trial], Any]) -> list[bool | None]:
+def verdicts(study: PaperStudy, value_of: Callable[[Trial], Any]) -> list[bool | None]:
     report = study.report(made(study.trials("small", 0), value_of))
     report.draw()
     return [claim.holds for claim in report.claims]
@@ -36,10 +37,10 @@ def sweep(best: dict[str, str]) -> Callable[[Trial], Any]:
     return value_of
 
 
-def test_figure_3_names_the_defence_that_leaves_least(made: Any) -> None:
-    assert verdicts(made, FIGURE_3, sweep({NAIVE: GUARD_W, PBAYES: GUARD_S})) == [True, True]
-    assert verdicts(made, FIGURE_3, sweep({NAIVE: GUARD_S, PBAYES: MAD})) == [False, False]
-    assert verdicts(made, FIGURE_3, lambda trial: None) == [None, None]
+def test_figure_3_names_the_defence_that_leaves_least() -> None:
+    assert verdicts(FIGURE_3, sweep({NAIVE: GUARD_W, PBAYES: GUARD_S})) == [True, True]
+    assert verdicts(FIGURE_3, sweep({NAIVE: GUARD_S, PBAYES: MAD})) == [False, False]
+    assert verdicts(FIGURE_3, lambda trial: None) == [None, None]
     report = FIGURE_3.report(made(FIGURE_3.trials("small", 0), sweep({NAIVE: GUARD_W, PBAYES: GUARD_S})))
     assert isinstance(report, PaperCurves)
     assert len(report.series) == 8
@@ -47,7 +48,7 @@ def test_figure_3_names_the_defence_that_leaves_least(made: Any) -> None:
 
 
 @pytest.mark.parametrize("falls", [False, True])
-def test_figure_4_orders_by_centroids_and_not_by_budget(made: Any, falls: bool) -> None:
+def test_figure_4_orders_by_centroids_and_not_by_budget(falls: bool) -> None:
     def value_of(trial: Trial) -> Any:
         epsilon = trial.parameters["epsilon"]
         if "attack" not in trial.parameters:
@@ -66,7 +67,7 @@ def test_figure_4_shares_its_thefts_with_figure_3() -> None:
     assert len(swept & {trial.identity for trial in FIGURE_4.trials("small", 0)}) == len(BUDGETS)
 
 
-def test_figure_5_reads_detection_and_growth(made: Any) -> None:
+def test_figure_5_reads_detection_and_growth() -> None:
     def good(trial: Trial) -> Any:
         if "defence" not in trial.parameters:
             return {"queries": [0, 10, 20, 30, 40], "centroids": [0, 8, 9, 9, 9]}
@@ -80,14 +81,14 @@ def test_figure_5_reads_detection_and_growth(made: Any) -> None:
     def blind(trial: Trial) -> Any:
         return {"auroc": 0.5, "n": 10}
 
-    assert verdicts(made, DETECTION, blind) == [None, None, True]
-    assert verdicts(made, DETECTION, good) == [True, True, True]
-    assert verdicts(made, DETECTION, bad) == [False, False, False]
-    assert verdicts(made, GROWTH, good) == [True]
-    assert verdicts(made, GROWTH, bad) == [False]
+    assert verdicts(DETECTION, blind) == [None, None, True]
+    assert verdicts(DETECTION, good) == [True, True, True]
+    assert verdicts(DETECTION, bad) == [False, False, False]
+    assert verdicts(GROWTH, good) == [True]
+    assert verdicts(GROWTH, bad) == [False]
 
 
-def test_figure_6_compares_times_with_no_defence(made: Any) -> None:
+def test_figure_6_compares_times_with_no_defence() -> None:
     def took(slow: dict[str, float]) -> Callable[[Trial], Any]:
         def value_of(trial: Trial) -> Any:
             added = slow.get(trial.parameters["defence"], 0.1)
@@ -95,13 +96,13 @@ def test_figure_6_compares_times_with_no_defence(made: Any) -> None:
 
         return value_of
 
-    assert verdicts(made, TIMES, took({MAD: 9.0, GUARD_W: 5.0})) == [True, True, True]
-    assert verdicts(made, TIMES, took({GUARD_S: 5.0})) == [False, False, False]
-    assert verdicts(made, TIMES, lambda trial: None) == [None, None, None]
+    assert verdicts(TIMES, took({MAD: 9.0, GUARD_W: 5.0})) == [True, True, True]
+    assert verdicts(TIMES, took({GUARD_S: 5.0})) == [False, False, False]
+    assert verdicts(TIMES, lambda trial: None) == [None, None, None]
     assert NONE in {trial.parameters["defence"] for trial in TIMES.trials("small", 0)}
 
 
-def test_table_6_tells_a_leak_from_none(made: Any) -> None:
+def test_table_6_tells_a_leak_from_none() -> None:
     def leaks(trial: Trial) -> Any:
         if trial.parameters["defence"] == UNORDERED:
             return {"changed": [40, 1000], "once": [0.4, 0.5] * 20, "twice": [0.1, 0.2] * 20}
@@ -110,15 +111,15 @@ def test_table_6_tells_a_leak_from_none(made: Any) -> None:
     def sealed(trial: Trial) -> Any:
         return {"changed": [2, 1000], "once": [0.4, 0.5], "twice": [0.6, 0.7]}
 
-    assert verdicts(made, TABLE_6, leaks) == [True] * 2 * len(TASKS)
-    assert verdicts(made, TABLE_6, sealed) == [False] * 2 * len(TASKS)
+    assert verdicts(TABLE_6, leaks) == [True] * 2 * len(TASKS)
+    assert verdicts(TABLE_6, sealed) == [False] * 2 * len(TASKS)
     report = TABLE_6.report(made(TABLE_6.trials("small", 0), leaks))
     assert isinstance(report, PaperTable)
     assert [c.note for c in report.cells if GUARD_S in c.row and "asked" in c.column] == ["no answer changed"] * 8
 
 
 @pytest.mark.parametrize("clean", [0, 3])
-def test_what_never_answers_cleanly_is_checked(made: Any, clean: int) -> None:
+def test_what_never_answers_cleanly_is_checked(clean: int) -> None:
     def value_of(trial: Trial) -> Any:
         name = trial.function.partition(":")[2]
         if name == "steal":
@@ -128,5 +129,5 @@ def test_what_never_answers_cleanly_is_checked(made: Any, clean: int) -> None:
         given = clean if trial.parameters["defence"] == SECRET else 20
         return {"distortion": [0.9, 0.4, 100], "clean answers": [given, 100], "different answers": 20}
 
-    assert verdicts(made, NEVER_CLEAN, value_of) == [not clean, not clean]
-    assert verdicts(made, NEVER_CLEAN, lambda trial: None) == [None, None]
+    assert verdicts(NEVER_CLEAN, value_of) == [not clean, not clean]
+    assert verdicts(NEVER_CLEAN, lambda trial: None) == [None, None]

@@ -29,6 +29,7 @@ from modelkeep.extract.studies.printed import (
 from modelkeep.extract.studies.tables import EXTRACTION_DRAWINGS, EXTRACTION_MNIST, same_as
 from modelkeep.study.paper import PaperTable
 from modelkeep.study.trial import Trial
+from records import made
 
 DISTORTIONS = {NONE: 0.0, AM: 2.0, TOP: 1.99}
 
@@ -50,7 +51,7 @@ def papers(change: dict[tuple[str, str], float | None]) -> Callable[[Trial], Any
     return value_of
 
 
-def reported(made: Any, change: dict[tuple[str, str], float | None]) -> PaperTable:
+def reported(change: dict[tuple[str, str], float | None]) -> PaperTable:
     found = EXTRACTION_DRAWINGS.report(made(EXTRACTION_DRAWINGS.trials("small", 0), papers(change)))
     assert isinstance(found, PaperTable)
     return found
@@ -82,8 +83,8 @@ def test_a_study_has_a_trial_per_cell_and_per_defence() -> None:
     assert {trial.identity for trial in trials}.isdisjoint(t.identity for t in EXTRACTION_MNIST.trials("paper", 3))
 
 
-def test_the_papers_own_figures_hold_its_claims_and_come_out_as_printed(made: Any) -> None:
-    table = reported(made, {})
+def test_the_papers_own_figures_hold_its_claims_and_come_out_as_printed() -> None:
+    table = reported({})
     assert {(cell.row, cell.column) for cell in table.cells} == {(row, defence) for row in ROWS for defence in DEFENCES}
     for cell in table.cells:
         if cell.row == ACCURACY or cell.row.startswith(KNOCKOFF):
@@ -101,28 +102,28 @@ def test_the_papers_own_figures_hold_its_claims_and_come_out_as_printed(made: An
 BAYES = row_name(KNOCKOFF, PBAYES)
 
 
-def test_a_defence_that_withstands_is_not_defeated(made: Any) -> None:
-    table = reported(made, {(BAYES, GUARD_W): 0.30})
+def test_a_defence_that_withstands_is_not_defeated() -> None:
+    table = reported({(BAYES, GUARD_W): 0.30})
     assert {claim.says.split()[2]: claim.holds for claim in table.claims if "defeats" in claim.says} == {
         "RevSig:": True, "MAD:": True, "AM:": True, "ModelGuard-W:": False,
     }  # fmt: skip
 
 
-def test_pbayes_is_not_the_strongest_where_naive_is_better(made: Any) -> None:
+def test_pbayes_is_not_the_strongest_where_naive_is_better() -> None:
     better: dict[tuple[str, str], float | None] = {(row_name(KNOCKOFF, NAIVE), d): 0.9 for d in DEFENCES[1:]}
-    assert verdicts(reported(made, better), "strongest attack in most") == [False]
+    assert verdicts(reported(better), "strongest attack in most") == [False]
 
 
-def test_modelguard_s_does_not_stand_where_another_leaves_less(made: Any) -> None:
-    table = reported(made, {(row_name(*attack), REVSIG): 0.10 for attack in ATTACKS if attack[1] != TOP_ONE})
+def test_modelguard_s_does_not_stand_where_another_leaves_less() -> None:
+    table = reported({(row_name(*attack), REVSIG): 0.10 for attack in ATTACKS if attack[1] != TOP_ONE})
     # The top-1 attack on RevSig is the one on the top-1 defence, and gets 0.555: still less than ModelGuard-S leaves.
     assert verdicts(table, "the least accuracy") == [False]
 
 
-def test_a_draw_is_unclear_and_a_missing_trial_too(made: Any) -> None:
-    even = reported(made, {(row_name(*attack), GUARD_W): 0.5974 for attack in ATTACKS if attack[1] != TOP_ONE})
+def test_a_draw_is_unclear_and_a_missing_trial_too() -> None:
+    even = reported({(row_name(*attack), GUARD_W): 0.5974 for attack in ATTACKS if attack[1] != TOP_ONE})
     assert verdicts(even, "the least accuracy") == [None]
-    missing = reported(made, {(BAYES, GUARD_S): None})
+    missing = reported({(BAYES, GUARD_S): None})
     assert verdicts(missing, "the least accuracy") == [None]
     assert verdicts(missing, "strongest attack in most") == [None]
     assert verdicts(missing, "defeats ModelGuard-W") == [True]
