@@ -16,6 +16,7 @@ import typer
 
 from modelkeep.errors import StudyError
 from modelkeep.study.ledger import DEFAULT_PATH, FAILURES, Ledger, Record
+from modelkeep.study.naming import labels
 
 if TYPE_CHECKING:
     from modelkeep.study import Limits, Study, StudyResult
@@ -87,7 +88,11 @@ def show(
             if value is not None:
                 typer.echo(f"{key}: {value}")
     else:
-        rows = [[r.identity[:8], r.trial.label, r.state, str(r.attempts), _seconds(r), r.brief] for r in records]
+        named = labels([record.trial for record in records])
+        rows = [
+            [r.identity[:8], label, r.state, str(r.attempts), _seconds(r), r.brief]
+            for r, label in zip(records, named, strict=True)
+        ]
         print_table(rows, ["id", "trial", "state", "tries", "seconds", "value or error"])
 
 

@@ -18,6 +18,7 @@ from modelkeep.errors import InputError, bad_parameter
 from modelkeep.results import Result, measured
 from modelkeep.study.ledger import LEASE_SECONDS, Ledger, Record
 from modelkeep.study.local import Job, Limits, Local, Outcome, Pool
+from modelkeep.study.naming import labels
 from modelkeep.study.trial import Trial
 
 _LOOK_EVERY = 0.25
@@ -70,7 +71,8 @@ class StudyResult(Result):
     def rows(self) -> list[tuple[str, str]]:
         counts = Counter(record.state for record in self.records)
         summary = ", ".join(f"{n} {state}" for state, n in counts.items())
-        return [(self.study, summary), *((r.trial.label, r.brief) for r in self.records)]
+        named = labels([record.trial for record in self.records])
+        return [(self.study, summary), *zip(named, (record.brief for record in self.records), strict=True)]
 
 
 def run(
@@ -119,6 +121,7 @@ class _Runner:
         self.queue = deque(trial for trial in study.trials if trial.identity not in done)
         self.tries_left = Counter({trial.identity: 1 + retries for trial in self.queue})
         self.seconds = [seconds for seconds in done.values() if seconds is not None]
+        self.labels = dict(zip((t.identity for t in study.trials), labels(study.trials), strict=True))
         self.failed = 0
         self.running: dict[Future[Outcome], _Running] = {}
         self.name = uuid4().hex
@@ -161,7 +164,7 @@ class _Runner:
                 self.queue.append(trial)
             else:
                 shown = ExitStack()
-                task = shown.enter_context(progress.task(trial.label, total=1))
+                task = shown.enter_context(progress.task(self.labels[trial.identity], total=1))
                 job = Job(trial, str(self.ledger.workdir(trial)), self.limits)
                 self.running[pool.submit(job)] = _Running(trial, attempt, shown, task)
 

@@ -59,8 +59,12 @@ class Trial:
 
     @property
     def label(self) -> str:
-        """What a person calls it; of a long value only the beginning."""
-        values = {name: json.dumps(value, ensure_ascii=False) for name, value in self.parameters.items()}
+        """What a person calls it; of a long value only the beginning. Within a study, `naming.labels` tells more."""
+        return self.called(self.parameters)
+
+    def called(self, told: Mapping[str, Any]) -> str:
+        """What a person calls it who is told this of its parameters."""
+        values = {name: json.dumps(value, ensure_ascii=False) for name, value in told.items()}
         given = ", ".join(f"{k}={v if len(v) <= 40 else f'{v[:36]} …'}" for k, v in values.items())
         return f"{self.function.partition(':')[2]}({given}) seed {self.seed}"
 
