@@ -14,7 +14,6 @@ from modelkeep.completion.studies.printed import ALEXNET
 from modelkeep.completion.studies.reinforcement import EXPERIENCE, LAYERS, OTHER_PROCEDURES, PRINTED
 from modelkeep.rl.environments.atari import games
 from modelkeep.rl.environments.doom import SCENARIOS
-from modelkeep.rl.studies.learning import LEARNING
 from modelkeep.rl.tasks import AgentName, Task, new_network
 from modelkeep.study.paper import Size
 from modelkeep.study.trial import Trial
@@ -107,11 +106,6 @@ def test_all_six_findings_are_in_one_report() -> None:
 def test_the_fastest_procedure_for_agents_is_named() -> None:
     [claim] = [claim for claim in report(OTHER_PROCEDURES, papers).claims if claim.says.startswith("1.")]
     assert "Conv 1 T2, T2, T2" in claim.found, "table C.3"
-
-
-def test_agents_that_end_above_chance_have_learned() -> None:
-    assert verdict(report(LEARNING, papers), "learns every game") is True
-    assert verdict(report(LEARNING, lambda trial: papers(trial, poor="minatar/asterix")), "learns every game") is False
 
 
 @pytest.mark.parametrize("agent", AGENT_NAMES)
