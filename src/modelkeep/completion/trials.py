@@ -98,7 +98,7 @@ def fingerprints(model: Model, data: Data, held_out: Data) -> list[str]:
 def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """The original training with this seed, which the first trial that comes makes for all parts and procedures."""
     model, data, held_out, recipe = problem.model, problem.data, problem.held_out, problem.recipe
-    with shared_folder("original", [setting, seed]) as folder:
+    with shared_folder("original", [setting, seed], original) as folder:
         kept = folder / "curve.json"
         if not kept.exists():
             found = _timed(

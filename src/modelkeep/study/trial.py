@@ -43,7 +43,7 @@ class Trial:
     @classmethod
     def of(cls, function: str | Callable[..., object], parameters: Mapping[str, Any], seed: int = 0) -> Trial:
         """A trial of the code as it is now. `function` is a name, or the function itself."""
-        name = function if isinstance(function, str) else _name(function)
+        name = function if isinstance(function, str) else name_of(function)
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise bad_parameter("Trial.of", "seed", "a whole number from 0", seed)
         if "seed" in parameters:
@@ -91,7 +91,8 @@ def grid(
     )
 
 
-def _name(function: Callable[..., object]) -> str:
+def name_of(function: Callable[..., object]) -> str:
+    """`package.module:function`, by which other processes find it."""
     module, name = function.__module__, function.__qualname__
     if module == "__main__" or not name.isidentifier():
         raise InputError(

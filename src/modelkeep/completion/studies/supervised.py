@@ -118,7 +118,7 @@ def _owner(setting_text: str, seed: int, folder: Path) -> Owner:
         some.sample(count, 0) if count < len(some) else some
         for some, count in ((data, setting.examples), (held_out, setting.held_out))
     )
-    with shared_folder("original", [setting.to_json(), seed]) as kept:
+    with shared_folder("original", [setting.to_json(), seed], original) as kept:
         trained = original(
             built(setting, data),
             data,

@@ -97,5 +97,5 @@ def _owner(task: str, plan_text: str, seed: int, folder: Path) -> Owner:
 def _train_once(model: Model, whose: Owner, role: str, objective: Callable[[Arrangement], Objective]) -> None:
     settings = [whose.task, whose.plan.examples, whose.plan.network, whose.plan.training, whose.seed, role]
     recipe = Recipe.from_json(whose.plan.training)
-    with shared_folder(role, settings) as kept:
+    with shared_folder(role, settings, _train_once) as kept:
         fit(model, whose.data.train, objective(whose.data), recipe, seed=whose.seed, checkpoint=kept / "training")

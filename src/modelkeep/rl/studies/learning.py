@@ -28,7 +28,7 @@ BREAKOUT = Task(
 
 def original(task: Task, seed: int) -> tuple[Agent, Learned]:
     """The agent of a task, trained by the first trial that needs it and kept for the others."""
-    with shared_folder("agent", [task.to_json(), seed]) as kept:
+    with shared_folder("agent", [task.to_json(), seed], train) as kept:
         return train(task, seed=seed, checkpoint=kept / "learning")
 
 
