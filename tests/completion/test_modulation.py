@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from modelkeep.completion.studies.modulating import BASELINE as STUDIED
 from modelkeep.completion.studies.modulating import MODULATION, Scale, measure
 from modelkeep.completion.studies.modulating import SPACE as STUDY_SPACE
 from modelkeep.errors import InputError, StudyError
-from modelkeep.results import Provenance
-from modelkeep.study.ledger import Record
-from modelkeep.study.study import StudyResult
+from records import made
 
 SPACE: dict[str, list[Any]] = {"depth": [0, 1, 2, 3], "skips": [True, False], "width": [8, 16, 32]}
 BASELINE = {"depth": 1, "skips": False, "width": 16}
@@ -166,13 +163,8 @@ def test_the_study_reports_what_was_found_and_what_is_missing() -> None:
     trials = MODULATION.study("small", 0).trials
     assert [trial.parameters["direction"] for trial in trials] == ["harder", "easier"]
     assert all(STUDIED[name] in values for name, values in STUDY_SPACE.items())
-    first, second = (
-        Record(t.identity, t.function, t.parameters, t.seed, t.code, "missing", 0, None, None, None) for t in trials
-    )
-    done = replace(first, state="done", value=json.loads(searched().to_json()))
-    told = MODULATION.report(
-        StudyResult(study="test", records=(done, second), provenance=Provenance(None, None, 0, 1.0, "test"))
-    )
+    harder = json.loads(searched().to_json())
+    told = MODULATION.report(made(trials, lambda trial: harder if trial.parameters["direction"] == "harder" else None))
     assert [claim.holds for claim in told.claims] == [True, None]
-    assert "depth 2" in told.claims[0].found
+    assert "depth=2" in told.claims[0].found
     assert "missing" in str(told)

@@ -20,7 +20,6 @@ from modelkeep.completion.retraining import original
 from modelkeep.completion.searchable import searchable
 from modelkeep.data import Data
 from modelkeep.model import Model
-from modelkeep.results import measured
 from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial, workdir
@@ -167,15 +166,13 @@ def _report(result: StudyResult) -> PaperTable:
         for record in result.records
         if record.state == "done"
     }
-    seed = result.records[0].seed
-    with measured(seed) as provenance:
-        return PaperTable(
-            provenance=provenance(),
-            study=MODULATION.name,
-            where=MODULATION.where,
-            cells=tuple(cell for direction in ("harder", "easier") for cell in _cells(direction, done.get(direction))),
-            claims=tuple(_claim(direction, done.get(direction)) for direction in ("harder", "easier")),
-        )
+    return PaperTable(
+        provenance=result.provenance,
+        study=result.study,
+        where=MODULATION.where,
+        cells=tuple(cell for direction in ("harder", "easier") for cell in _cells(direction, done.get(direction))),
+        claims=tuple(_claim(direction, done.get(direction)) for direction in ("harder", "easier")),
+    )
 
 
 def _cells(direction: str, found: Modulation | None) -> list[Cell]:
@@ -195,8 +192,8 @@ def _claim(direction: str, found: Modulation | None) -> Claim:
     if found is None:
         return Claim(says, "the search has not run.", None)
     changed = {k: v for k, v in found.found.settings.items() if v != found.baseline.settings[k]}
-    words = ", ".join(f"{name} {value}" for name, value in changed.items()) or "nothing better"
-    return Claim(says, f"on seeds not searched, {found.difference} by {words}.", found.holds)
+    words = ", ".join(f"{name}={value}" for name, value in changed.items()) or "nothing better"
+    return Claim(says, f"on seeds not searched, {found.difference} with {words}.", found.holds)
 
 
 MODULATION = PaperStudy(
