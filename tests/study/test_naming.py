@@ -31,6 +31,12 @@ def test_a_word_that_two_places_have_is_told_with_its_place() -> None:
     assert labels(trials)[1] == 'fmean(part.name="conv2", task.name="breakout") seed 0'
 
 
+def test_what_follows_from_something_shorter_is_left_out() -> None:
+    tables = {"T1": [0.05, 0.005, 0.0005], "T2": [0.01, 0.001, 0.0001]}
+    trials = [Trial.of(MEAN, {"name": name, "rates": table}) for name, table in tables.items()]
+    assert labels(trials) == ['fmean(name="T1") seed 0', 'fmean(name="T2") seed 0']
+
+
 def test_trials_of_other_functions_and_seeds_are_told_by_those() -> None:
     trials = [Trial.of(MEAN, {"data": [1]}, seed=0), Trial.of(MEAN, {"data": [1]}, seed=1), Trial.of(MEDIAN, {"x": 1})]
     assert labels(trials) == ["fmean(data=[1]) seed 0", "fmean(data=[1]) seed 1", "median(x=1) seed 0"]

@@ -10,7 +10,7 @@ from modelkeep.study.trial import Trial, canonical
 
 
 def labels(trials: Sequence[Trial]) -> list[str]:
-    """A label for each; what all trials of a function have in common is left out.
+    """A label for each, with as few values as tell the trials of a function apart, short words if possible.
 
     >>> games = [Trial.of("statistics:fmean", {"task": {"copies": 16, "game": game}}) for game in ("pong", "breakout")]
     >>> labels(games)
@@ -37,8 +37,26 @@ def _leaves(parameters: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def _told(of_all: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The paths in which trials differ, and the name of each: the last word, where no other path has it."""
+    """The paths that tell trials apart, and the name of each: the last word, where no other path has it."""
     paths = dict.fromkeys(path for own in of_all for path in own)
-    differ = [path for path in paths if len({canonical(own[path]) if path in own else None for own in of_all}) > 1]
-    last = Counter(path.rpartition(".")[2] for path in differ)
-    return {path: word if last[word := path.rpartition(".")[2]] == 1 else path for path in differ}
+    texts = {path: [canonical(own[path]) if path in own else "" for own in of_all] for path in paths}
+    told = [path for path in paths if len(set(texts[path])) > 1]
+    apart = _apart(told, texts)
+    for path in sorted(
+        told, key=lambda path: max(map(len, texts[path])), reverse=True
+    ):  # the longest is left out first
+        fewer = [other for other in told if other != path]
+        if _apart(fewer, texts) == apart:
+            told = fewer
+    last = Counter(path.rpartition(".")[2] for path in told)
+    return {path: word if last[word := path.rpartition(".")[2]] == 1 else path for path in told}
+
+
+def _dullness(texts: Sequence[str]) -> tuple[bool, int]:
+    """What is left out first: numbers and lists before words, and the long before the short."""
+    return not all(text[:1] in ('"', "") for text in texts), max(map(len, texts))
+
+
+def _apart(paths: Sequence[str], texts: Mapping[str, Sequence[str]]) -> int:
+    """How many kinds of trials there are for one who sees these paths."""
+    return len(set(zip(*(texts[path] for path in paths), strict=True)))
