@@ -42,9 +42,7 @@ def _told(of_all: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     texts = {path: [canonical(own[path]) if path in own else "" for own in of_all] for path in paths}
     told = [path for path in paths if len(set(texts[path])) > 1]
     apart = _apart(told, texts)
-    for path in sorted(
-        told, key=lambda path: max(map(len, texts[path])), reverse=True
-    ):  # the longest is left out first
+    for path in sorted(told, key=lambda path: _dullness(texts[path]), reverse=True):
         fewer = [other for other in told if other != path]
         if _apart(fewer, texts) == apart:
             told = fewer
