@@ -25,6 +25,7 @@ from modelkeep.completion.procedures.joint import Frozen, Joint
 from modelkeep.completion.procedures.overparametrised import Overparametrised, fold, overparametrised
 from modelkeep.completion.procedures.procedure import Procedure
 from modelkeep.errors import InputError
+from modelkeep.rl.networks import atari_actor_critic
 from modelkeep.training import SGD, Adam, Recipe
 from modelkeep.training.part import tensors_of
 
@@ -305,6 +306,19 @@ def test_t3_replaces_a_layer_wherever_it_stands() -> None:
     overparametrised(network, Part("shared", ("0",)), seed=0)
     assert network[0] is network[2]
     assert isinstance(network[0], nn.Sequential)
+
+
+def test_t3_takes_layers_that_only_begin_otherwise() -> None:
+    network = atari_actor_critic(4)
+    overparametrised(network, Part("two", ("conv1", "linear")), seed=0)
+    assert isinstance(network.conv1, nn.Sequential)
+    assert isinstance(network.linear, nn.Sequential)
+    assert network(torch.zeros(1, 4, 84, 84, dtype=torch.uint8))[0].shape == (1, 4)
+
+
+def test_t3_leaves_the_layer_of_attention_alone() -> None:
+    with pytest.raises(InputError, match="nothing to over-parametrise"):
+        overparametrised(nn.MultiheadAttention(4, 2), Part("output", ("out_proj",)), seed=0)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeGuard
 
 import torch
 from torch import nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from modelkeep.completion.initialise import drawing_from
 from modelkeep.completion.part import Part
@@ -73,9 +74,7 @@ def overparametrised(module: nn.Module, part: Part, *, width: int = 4, between: 
     for name, layer in module.named_modules():
         prefix = f"{name}." if name else ""
         own = {prefix + found for found, _ in layer.named_parameters(recurse=False)}
-        # Not their subclasses, whose owners may look at the weight themselves, as attention does.
-        if type(layer) in (nn.Linear, nn.Conv2d) and own <= missing:
-            assert isinstance(layer, nn.Linear | nn.Conv2d)
+        if _plain(layer) and own <= missing:
             with drawing_from(derived_seed(seed, f"pair {name}"), layer.weight.device):
                 pairs[_pair(layer, width * layer.weight.shape[0], between)] = layer
     if not pairs or part.share < 1 or module in pairs.values():
@@ -100,6 +99,16 @@ def fold(module: nn.Module, pairs: Pairs) -> None:
             if layer.bias is not None and second.bias is not None:
                 layer.bias.copy_(second.bias)
     _exchange(module, dict(pairs))
+
+
+def _plain(layer: nn.Module) -> TypeGuard[Layer]:
+    """Whether it is a linear layer or a convolution, or differs from one only in how it begins.
+
+    Not that of attention, which takes the weight and never calls the layer.
+    """
+    if isinstance(layer, NonDynamicallyQuantizableLinear):
+        return False
+    return type(layer).forward in (nn.Linear.forward, nn.Conv2d.forward)
 
 
 def _pair(layer: Layer, hidden: int, between: Between) -> nn.Sequential:
