@@ -20,6 +20,7 @@ from modelkeep.completion.retraining import original
 from modelkeep.completion.searchable import searchable
 from modelkeep.data import Data
 from modelkeep.model import Model
+from modelkeep.study.device import best_device
 from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial, workdir
@@ -133,7 +134,7 @@ def _model(settings: Settings, data: Data) -> Model:
             skips=settings["skips"],
             dropout=settings["dropout"],
         )
-    return Model(module, input_shape=data.input_shape, classes=data.classes)
+    return Model(module, input_shape=data.input_shape, classes=data.classes, device=best_device())
 
 
 def _recipe(settings: Settings, scale: Scale) -> Recipe:

@@ -25,6 +25,7 @@ from modelkeep.data import Data
 from modelkeep.datasets import cache
 from modelkeep.errors import DataError
 from modelkeep.model import Model
+from modelkeep.study.device import best_device
 from modelkeep.study.ledger import Record
 from modelkeep.study.once import shared_folder
 from modelkeep.study.trial import Trial, canonical, workdir
@@ -136,8 +137,7 @@ def built(setting: Setting, data: Data) -> Model:
         module = getattr(architectures, setting.factory)(data.input_shape, len(data.classes), **setting.arguments)
     # Convolutions of few channels are twice as fast with the channels last.
     module = module.to(memory_format=torch.channels_last)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Model(module, input_shape=data.input_shape, classes=data.classes, device=device)
+    return Model(module, input_shape=data.input_shape, classes=data.classes, device=best_device())
 
 
 def _read(name: str, part: Literal["train", "test"]) -> Data:

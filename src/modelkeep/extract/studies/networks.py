@@ -11,6 +11,7 @@ from modelkeep.architectures import small_resnet, vgg16_bn
 from modelkeep.attack.transfer.proxy import Architecture
 from modelkeep.data import Data
 from modelkeep.model import Model
+from modelkeep.study.device import best_device
 
 
 def strided_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
@@ -54,5 +55,4 @@ def built(network: str, data: Data, seed: int) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = NETWORKS[network](data.input_shape, len(data.classes))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return Model(module, input_shape=data.input_shape, classes=data.classes, device=device)
+    return Model(module, input_shape=data.input_shape, classes=data.classes, device=best_device())

@@ -17,6 +17,7 @@ from modelkeep.harden.studies.answering import Features, FromBank, FromPicture, 
 from modelkeep.harden.studies.scenes import ANSWERS, FAMILIES, LONGEST, VOCABULARY
 from modelkeep.model import Model
 from modelkeep.results import Estimate
+from modelkeep.study.device import best_device
 from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial, workdir
@@ -58,7 +59,7 @@ def answered(
     attacked: int,
 ) -> dict[str, Count]:
     """Train the classifier, freeze it, train a MAC network on its features: how often each of them is right."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = best_device()
     learned, fresh = (close_ups(n, pixels, seed * 4 + i) for i, n in enumerate((pictures, 500)))
     train, test = (Quiz(n, rounds, pixels, seed * 4 + 2 + i) for i, n in enumerate((scenes, max(scenes // 8, 10))))
     found: dict[str, Count] = {}
