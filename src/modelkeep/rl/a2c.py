@@ -98,7 +98,7 @@ class A2C:
             self.note("returns", sum(stepped.returns), len(stepped.returns))
         with torch.inference_mode():
             _, bootstrap = self.network(torch.from_numpy(self.observations))
-        returns = n_step_returns(np.stack(rewards), np.stack(ended), bootstrap.numpy(), settings.discount)
+        returns = n_step_returns(np.stack(rewards), np.stack(ended), bootstrap.cpu().numpy(), settings.discount)
         self.learn(np.concatenate(observations), np.concatenate(actions), returns.ravel())
         self.taken += settings.steps * count
         return settings.steps * count
@@ -108,8 +108,8 @@ class A2C:
         settings = self.settings
         logits, values = self.network(torch.from_numpy(observations))
         log_policy = logits.log_softmax(1)
-        advantages = torch.from_numpy(returns) - values
-        chosen = log_policy.gather(1, torch.from_numpy(actions).unsqueeze(1)).squeeze(1)
+        advantages = torch.from_numpy(returns).to(values.device) - values
+        chosen = log_policy.gather(1, torch.from_numpy(actions).to(logits.device).unsqueeze(1)).squeeze(1)
         entropy = -(log_policy.exp() * log_policy).sum()
         errors = advantages.square().sum()
         loss = settings.value * errors - chosen.dot(advantages.detach()) - settings.entropy * entropy
@@ -194,6 +194,7 @@ def sampled(network: nn.Module, observations: NDArray[np.uint8], generator: torc
     """
     with torch.inference_mode():
         logits, _ = network(torch.from_numpy(observations))
-        alarms = torch.empty_like(logits).exponential_(generator=generator)
-        actions: NDArray[np.int64] = (alarms / logits.softmax(1)).argmin(1).numpy()
+        policy = logits.softmax(1).cpu()
+        alarms = torch.empty_like(policy).exponential_(generator=generator)
+        actions: NDArray[np.int64] = (alarms / policy).argmin(1).numpy()
         return actions

@@ -30,6 +30,10 @@ class Unroll:
     output: Tensor  # (batch, size): the LSTM's memory before the first observation
     cell: Tensor
 
+    def to(self, device: torch.device) -> Unroll:
+        """The same on the device."""
+        return Unroll(**{name: tensor.to(device) for name, tensor in tensors_of_unroll(self).items()})
+
 
 class Actors:
     """All copies of all levels, what they last showed, and what was remembered of them."""
@@ -50,6 +54,7 @@ class Actors:
         self.observations = torch.from_numpy(np.concatenate(shown))
         self.begun = torch.ones(self.copies, dtype=torch.bool)
         self.memory = network.blank(self.copies)
+        self.device = self.memory[0].device  # of the network; what was seen waits for the learner on the CPU
 
     @torch.no_grad()
     def unroll(self, network: ImpalaNetwork, steps: int) -> Unroll:
@@ -58,7 +63,7 @@ class Actors:
         observations, begun, actions, log_mu, rewards = [self.observations], [self.begun], [], [], []
         for _ in range(steps):
             logits, _, self.memory = network(self.observations[None], self.begun[None], self.memory)
-            logs = logits[0].log_softmax(1)
+            logs = logits[0].log_softmax(1).cpu()
             chosen = torch.multinomial(logs.exp(), 1, generator=self.generator)
             actions.append(chosen[:, 0])
             log_mu.append(logs.gather(1, chosen)[:, 0])
@@ -101,7 +106,7 @@ class Actors:
         """Go on from where `state` was taken, exactly."""
         tensors, values = state
         self.observations, self.begun = tensors["observations"], tensors["begun"]
-        self.memory = tensors["output"], tensors["cell"]
+        self.memory = tensors["output"].to(self.device), tensors["cell"].to(self.device)
         self.generator.set_state(tensors["generator"])
         for i, level in enumerate(self.environments):
             level.restore((within(tensors, f"level{i}/"), values["levels"][i]))

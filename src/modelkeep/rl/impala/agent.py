@@ -53,7 +53,7 @@ class Impala:
         """The actors add an unroll to the queue, and the learner takes the one that has waited for long enough."""
         self.queue.append(self.actors.unroll(self.network, self.settings.unroll))
         if len(self.queue) > self.settings.lag:
-            self.learn(self.queue.popleft())
+            self.learn(self.queue.popleft().to(self.actors.device))
         return self.settings.unroll * self.actors.copies
 
     def learn(self, unroll: Unroll) -> None:
@@ -101,7 +101,8 @@ class Impala:
             if len(memory[0]) != len(observations):
                 memory = network.blank(len(observations))
             logits, _, memory = network(torch.from_numpy(observations)[None], torch.from_numpy(begun)[None], memory)
-            actions: NDArray[np.int64] = torch.multinomial(logits[0].softmax(1), 1, generator=generator)[:, 0].numpy()
+            policy = logits[0].softmax(1).cpu()
+            actions: NDArray[np.int64] = torch.multinomial(policy, 1, generator=generator)[:, 0].numpy()
             return actions
 
         return play

@@ -93,15 +93,16 @@ class ImpalaNetwork(nn.Module):
         """Logits `(time, batch, actions)`, values `(time, batch)`, and the memory after the last observation.
 
         Args:
-            observations: `(time, batch, *observation_shape)`, uint8.
+            observations: `(time, batch, *observation_shape)`, uint8; these and `begun` may be on another device.
             begun: `(time, batch)`, whether an episode begins with that observation: what was before is forgotten.
             memory: What was remembered before the first of them.
         """
-        x = observations.flatten(0, 1).float() / self.scale
+        device = self.policy.weight.device
+        x = observations.flatten(0, 1).to(device, torch.float32) / self.scale
         for number in range(1, self.sections + 1):
             x = self.get_submodule(f"section{number}")(x)
         x = functional.relu(self.linear(functional.relu(x).flatten(1))).view(*observations.shape[:2], -1)
-        kept = (~begun).to(x.dtype)[..., None]
+        kept = (~begun).to(device, x.dtype)[..., None]
         outputs = []
         for t in range(len(x)):  # only the LSTM goes step by step; everything else takes all steps at once
             memory = self.lstm(x[t], (memory[0] * kept[t], memory[1] * kept[t]))

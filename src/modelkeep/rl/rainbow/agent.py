@@ -53,7 +53,8 @@ class Rainbow:
         if not trained:
             raise InputError("No parameter of the network requires a gradient, so there is nothing to learn.")
         self.optimizer = torch.optim.Adam(trained, settings.learning_rate, eps=settings.adam_epsilon, fused=True)
-        self.support = torch.linspace(settings.lowest, settings.highest, settings.atoms)
+        self.device = trained[0].device
+        self.support = torch.linspace(settings.lowest, settings.highest, settings.atoms, device=self.device)
         self.noise = torch.Generator().manual_seed(derived_seed(seed, "noise"))
         self.random = np.random.default_rng(derived_seed(seed, "replay"))
         self.observations = environments.reset(derived_seed(seed, "environments"))
@@ -82,10 +83,10 @@ class Rainbow:
         """One step of Adam on a batch of the replay."""
         correction = self.settings.correction
         correction += (1 - correction) * min(1.0, self.steps / self.settings.correction_steps)
-        batch = self.replay.sample(self.settings.batch_size, correction, self.random)
+        batch = self.replay.sample(self.settings.batch_size, correction, self.random).to(self.device)
         wanted = self.wanted(batch)
         logits = self.network(batch.observations, self.noise)
-        predicted = logits[torch.arange(len(wanted)), batch.actions].log_softmax(dim=1)
+        predicted = logits[torch.arange(len(wanted), device=self.device), batch.actions].log_softmax(dim=1)
         # The Kullback-Leibler divergence from the target, which is also the priority (Hessel et al., section 3).
         divergence = (torch.xlogy(wanted, wanted) - wanted * predicted).sum(dim=1)
         loss = (batch.weights * divergence).mean()
@@ -97,14 +98,15 @@ class Rainbow:
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        self.replay.prioritise(batch.indices, divergence.detach().clamp(min=0).double().numpy())
+        self.replay.prioritise(batch.indices, divergence.detach().clamp(min=0).double().cpu().numpy())
         self._noted["loss"].append(loss.item())
 
     @torch.no_grad()
     def wanted(self, batch: Batch) -> torch.Tensor:
         """The target distributions `(n, atoms)`: the target network's, of the action that the network prefers."""
         preferred = mean(self.network(batch.next_observations, self.noise).softmax(dim=2), self.support).argmax(dim=1)
-        logits = self.target(batch.next_observations, self.noise)[torch.arange(len(preferred)), preferred]
+        rows = torch.arange(len(preferred), device=self.device)
+        logits = self.target(batch.next_observations, self.noise)[rows, preferred]
         return project(logits.softmax(dim=1), batch.returns, batch.discounts, self.support)
 
     @torch.inference_mode()
@@ -112,7 +114,7 @@ class Rainbow:
         self, network: RainbowNetwork, observations: NDArray[np.uint8], noise: torch.Generator | None
     ) -> NDArray[np.int64]:
         probabilities = network(torch.from_numpy(observations), noise).softmax(dim=2)
-        return mean(probabilities, self.support).argmax(dim=1).numpy()
+        return mean(probabilities, self.support).argmax(dim=1).cpu().numpy()
 
     def player(self, seed: int) -> Player:
         """The greedy policy as it is now, without noise."""

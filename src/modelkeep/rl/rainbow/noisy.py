@@ -37,7 +37,7 @@ class NoisyLinear(nn.Module):
         if generator is None:
             return functional.linear(x, self.weight, self.bias)
         outputs, inputs = self.weight.shape
-        drawn = torch.randn(inputs + outputs, generator=generator)
+        drawn = torch.randn(inputs + outputs, generator=generator).to(x.device)
         drawn = drawn.abs().sqrt().copysign(drawn)  # f(ε) = sgn(ε) √|ε|
         into, out_of = drawn[:inputs], drawn[inputs:]
         weight = torch.addcmul(self.weight, self.weight_noise, torch.outer(out_of, into))

@@ -30,6 +30,18 @@ class Batch:
     next_observations: torch.Tensor
     weights: torch.Tensor  # importance weights, the largest of them 1
 
+    def to(self, device: torch.device) -> Batch:
+        """The same with its tensors on the device."""
+        return Batch(
+            self.indices,
+            self.observations.to(device),
+            self.actions.to(device),
+            self.returns.to(device),
+            self.discounts.to(device),
+            self.next_observations.to(device),
+            self.weights.to(device),
+        )
+
 
 class Replay:
     """A ring of steps. In each, all copies observe, act, and get a reward; a place in it is `slot * count + copy`.

@@ -1,0 +1,89 @@
+"""A device that is not there: tensors that are said to be on CUDA must not meet those that are not, as with real CUDA.
+
+They are computed on the CPU all the same. So what a program does on a GPU can be followed where there is none: whatever
+it forgets to move is an error here as there, and what comes out can be compared with the CPU's, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
+
+CUDA = torch.device("cuda")
+# Those of CUDA may be copied from the CPU, indexed from there, and asked about.
+_MEET = {"copy_", "__getitem__", "__setitem__", "_has_compatible_shallow_copy_type"}
+
+
+class Elsewhere(TorchFunctionMode):
+    """Inside of it `x.to("cuda")` works. What is there is known by its storage, which is kept, so that no other one
+    gets its address."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._there: dict[int, torch.UntypedStorage] = {}
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether the tensor is said to be on CUDA."""
+        with torch._C.DisableTorchFunction():
+            return tensor.untyped_storage().data_ptr() in self._there
+
+    def _put(self, result: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            for tensor in _tensors(result):
+                if tensor.numel():
+                    storage = tensor.untyped_storage()
+                    self._there[storage.data_ptr()] = storage
+        return result
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        with torch._C.DisableTorchFunction():
+            given = [tensor for tensor in _tensors((args, kwargs)) if tensor.numel()]
+        there = [tensor for tensor in given if self.has(tensor)]
+        if func == torch.Tensor.device.__get__:
+            return CUDA if there else torch.device("cpu")
+        if func == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
+            return func(*args)
+        if name in ("numpy", "__array__") and there:
+            raise TypeError("can't convert cuda device type tensor to numpy")
+        if name == "to":
+            return self._moved(func, args, kwargs, bool(there))
+        if name == "cpu":
+            return args[0].clone() if there else args[0]
+        asked = kwargs.get("device")
+        if asked is not None and torch.device(asked) == CUDA:
+            kwargs["device"] = "cpu"
+            there = [*there, torch.zeros(1)]
+        if there and isinstance(kwargs.get("generator"), torch.Generator):
+            raise RuntimeError(f"{name}: expected a 'cuda' device type for generator but found 'cpu'")
+        with torch._C.DisableTorchFunction():
+            apart = [tensor for tensor in given if tensor.dim() and not self.has(tensor)]
+        if there and apart and name not in _MEET:
+            raise RuntimeError(f"{name}: expected all tensors to be on the same device")
+        result = func(*args, **kwargs)
+        return self._put(result) if there and name != "copy_" else result
+
+    def _moved(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], there: bool) -> Any:
+        """`x.to(…)`: with a device, a copy that is there, or that is no longer."""
+        tensor, *wanted = args
+        target = there
+        for i, value in enumerate(wanted):
+            if isinstance(value, torch.device | str):
+                target, wanted[i] = torch.device(value) == CUDA, "cpu"
+        if "device" in kwargs and kwargs["device"] is not None:
+            target, kwargs["device"] = torch.device(kwargs["device"]) == CUDA, "cpu"
+        result = func(tensor, *wanted, **kwargs)
+        if target != self.has(result):
+            with torch._C.DisableTorchFunction():
+                result = result.clone()
+        return self._put(result) if target else result
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    return (leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor))
