@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from modelkeep.completion.agents import broken, complete, curve
+from modelkeep.completion.agents import broken, complete, curves
 from modelkeep.completion.part import Part
 from modelkeep.errors import CheckpointError, InputError
 from modelkeep.rl import tasks
 from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.environments.minatar import MinAtar
+from modelkeep.rl.impala.population import Population
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.rainbow.agent import Rainbow
 from modelkeep.rl.tasks import AgentName, Task, train
@@ -78,9 +81,9 @@ def test_under_t2_nothing_else_learns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_loss_is_the_negative_return_on_the_grid() -> None:
     _, learned = trained()
-    found = curve(learned)
+    found = curves(learned)["minatar/breakout"]
     assert found.steps == (0, 160, 320)
-    assert found.losses == tuple(-judged.mean_return.value for judged in learned.evaluations)
+    assert found.losses == tuple(-judged.levels["minatar/breakout"].value for judged in learned.evaluations)
 
 
 def test_what_is_missing_has_no_influence() -> None:
@@ -152,6 +155,33 @@ def test_impala_is_completed_too() -> None:
     agent, _ = trained("IMPALA")
     learned = complete(task("IMPALA"), agent, Part("LSTM", ("lstm",)), "T2", seed=1)
     assert learned.last.step == 320
+
+
+def test_a_population_that_learns_two_games_jointly_is_completed_at_each(tmp_path: Path) -> None:
+    both = replace(task("IMPALA", 640), game="minatar/breakout+minatar/asterix", population=2, evaluate_every=320)
+    agent, first = train(both, seed=0)
+    assert isinstance(agent, Population)
+    assert [sum(copies.count for copies in member.actors.environments) for member in agent.members] == [8, 8]
+    lstm = Part("LSTM", ("lstm",))
+    again = complete(both, agent, lstm, "T1", seed=1, checkpoint=tmp_path / "run")
+    for learned in (first, again):
+        found = curves(learned)
+        assert list(found) == ["minatar/breakout", "minatar/asterix"]
+        assert all(curve.steps == (0, 320, 640) for curve in found.values())
+    assert complete(both, agent, lstm, "T1", seed=1, checkpoint=tmp_path / "run").evaluations == again.evaluations
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"agent": "A2C", "game": "minatar/breakout+minatar/asterix"}, "Only IMPALA learns several games"),
+        ({"agent": "Rainbow", "population": 3}, "Only IMPALA .* a population of 3"),
+        ({"game": "minatar/breakout+minatar/breakout"}, "must be named once"),
+    ],
+)
+def test_a_task_that_no_agent_can_do_is_refused(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        replace(task("IMPALA"), **wrong)
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -21,6 +21,7 @@ class Signs:
 
     name, count, actions = "signs", 8, 2
     observation_shape: tuple[int, ...] = (1, 3, 3)
+    action_names: tuple[str, ...] = ("minus", "plus")
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
         self.draw = np.random.default_rng(seed)

@@ -13,25 +13,29 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 
-from modelkeep import Result, plots
+from modelkeep import Estimate, Result, plots
 from modelkeep.errors import CheckpointError, InputError
 from modelkeep.rl import learning
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import State, Stepped
-from modelkeep.rl.learning import Learned, learn
+from modelkeep.rl.learning import Judged, Learned, learn
 
 
 class Paid:
-    """A game of one step: the action is the reward."""
+    """A game of one step: the action is the reward, so many times."""
 
-    name, count, actions = "paid", 2, 1_000
+    count, actions = 2, 1_000
     observation_shape: tuple[int, ...] = (1,)
+    action_names: tuple[str, ...] = tuple(map(str, range(1_000)))
+
+    def __init__(self, name: str = "paid", times: int = 1) -> None:
+        self.name, self.times = name, times
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
         return np.zeros((2, 1), np.uint8)
 
     def step(self, actions: NDArray[np.int64]) -> Stepped:
-        rewards = actions.astype(np.float32)
+        rewards = self.times * actions.astype(np.float32)
         return Stepped(np.zeros((2, 1), np.uint8), rewards, np.ones(2, np.bool_), tuple(map(float, rewards)))
 
     def state(self) -> State:
@@ -87,6 +91,24 @@ def test_an_agent_is_judged_before_it_learns_and_on_the_grid() -> None:
         (12, 4.0),
         (18, 6.0),
     ]
+
+
+def test_each_level_is_judged_by_itself() -> None:
+    levels = [Paid("once", 1), Paid("thrice", 3)]
+    learned = learn(Counting(), levels, steps=6, evaluate_every=6, episodes=2, seed=0)
+    assert {name: found.value for name, found in learned.last.levels.items()} == {"once": 2.0, "thrice": 6.0}
+    assert learned.last.mean_return.value == 4.0
+    assert learned.environment == "once+thrice"
+    assert [text.get_text() for text in learned.draw().axes[0].get_legend().get_texts()] == ["once", "thrice"]  # type: ignore[union-attr]
+
+
+def test_the_errors_of_levels_add_up_as_independent_ones_do() -> None:
+    """Against the quantiles of the mean of two normal numbers with the deviations 3 and 4: that of 5 / 2."""
+    of = {name: Estimate(0.0, -1.96 * sd, 1.96 * sd, 10) for name, sd in (("a", 3.0), ("b", 4.0))}
+    joint = Judged(0, of, 0.0).mean_return
+    drawn = np.random.default_rng(0).normal(0, [3.0, 4.0], (200_000, 2)).mean(axis=1)
+    assert (joint.low, joint.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.05)
+    assert joint.n == 20
 
 
 def test_a_run_that_was_killed_goes_on_to_the_same_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ class ShortAreBad:
 
     name, actions = "test/short", 2
     observation_shape: tuple[int, ...] = (1,)
+    action_names: tuple[str, ...] = ("nothing", "other")
 
     def __init__(self, count: int, *, lives: bool = False) -> None:
         self.count, self.lives = count, lives

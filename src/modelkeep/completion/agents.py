@@ -66,7 +66,10 @@ def broken(network: nn.Module, part: Part, procedure: str, seed: int) -> nn.Modu
     return network
 
 
-def curve(learned: Learned) -> Curve:
-    """L(θ) = E[−G]: the negative mean return, at each evaluation (section 3)."""
-    judged = learned.evaluations
-    return Curve(tuple(at.step for at in judged), tuple(-at.mean_return.value for at in judged))
+def curves(learned: Learned) -> dict[str, Curve]:
+    """L(θ) = E[−G]: the negative mean return, at each evaluation (section 3), for each level that was learned."""
+    steps = tuple(judged.step for judged in learned.evaluations)
+    return {
+        level: Curve(steps, tuple(-judged.levels[level].value for judged in learned.evaluations))
+        for level in learned.last.levels
+    }

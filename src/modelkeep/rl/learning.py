@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from math import sqrt
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -38,11 +40,24 @@ LEARNING = Wording(
 
 @dataclass(frozen=True)
 class Judged:
-    """How good an agent was after so many environment steps: the mean return of the episodes that it played."""
+    """How good an agent was after so many environment steps: by level, the mean return of the episodes it played."""
 
     step: int
-    mean_return: Estimate
+    levels: dict[str, Estimate]
     seconds: float = field(compare=False)
+
+    @property
+    def mean_return(self) -> Estimate:
+        """The mean over the levels; their errors are independent, so that their squares add up."""
+        found = list(self.levels.values())
+        if len(found) == 1:
+            return found[0]
+        value = sum(level.value for level in found) / len(found)
+        below, above = (
+            sqrt(sum((end - level.value) ** 2 for end, level in zip(ends, found, strict=True))) / len(found)
+            for ends in ([level.low for level in found], [level.high for level in found])
+        )
+        return Estimate(value, value - below, value + above, sum(level.n for level in found), found[0].level)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,23 +84,25 @@ class Learned(Result):
         ]
 
     def draw(self) -> Figure:
-        """The mean return over the steps, with its interval."""
+        """The mean return over the steps, with its interval, a line for each level."""
         from modelkeep import plots
 
         drawn = plots.figure()
         ax = plots.axes(drawn, f"{self.agent} on {self.environment}", "environment steps", "mean return")
         steps = [judged.step for judged in self.evaluations]
-        found = [judged.mean_return for judged in self.evaluations]
-        ax.fill_between(
-            steps, [e.low for e in found], [e.high for e in found], color=plots.PALETTE[0], alpha=0.18, lw=0
-        )
-        ax.plot(steps, [e.value for e in found], color=plots.PALETTE[0], lw=2)
+        for i, level in enumerate(self.last.levels):
+            found = [judged.levels[level] for judged in self.evaluations]
+            colour = plots.PALETTE[i % len(plots.PALETTE)]
+            ax.fill_between(steps, [e.low for e in found], [e.high for e in found], color=colour, alpha=0.18, lw=0)
+            ax.plot(steps, [e.value for e in found], color=colour, lw=2, label=level)
+        if len(self.last.levels) > 1:
+            ax.legend(frameon=False, fontsize=9)
         return drawn
 
 
 def learn(
     agent: Agent,
-    judge: Environments,
+    judge: Environments | Sequence[Environments],
     *,
     steps: int,
     evaluate_every: int,
@@ -101,10 +118,11 @@ def learn(
 
     Args:
         agent: Learns in its own environments.
-        judge: Other copies of the game, for evaluation only; each evaluation begins them anew.
+        judge: Other copies of the game, for evaluation only; each evaluation begins them anew. Where it learns several
+            levels, those of each.
         steps: Environment steps of the whole run.
         evaluate_every: The grid: an evaluation before the first step, and one each time so many steps are done.
-        episodes: How many are played in an evaluation.
+        episodes: How many are played in an evaluation, of each level.
         seed: Decides the evaluations; the agent has its own.
         checkpoint: Where to keep the state of the run.
     """
@@ -112,7 +130,8 @@ def learn(
         if value < 1:
             raise bad_parameter("learn", name, "at least 1", value)
     path = None if checkpoint is None else Path(checkpoint)
-    run = _Run(agent, judge, steps, evaluate_every, episodes, seed)
+    judges = tuple(judge) if isinstance(judge, Sequence) else (judge,)
+    run = _Run(agent, judges, steps, evaluate_every, episodes, seed)
     run.start(path)
     with interruption.held_back(path is not None) as interrupted, progress.task("learning", steps) as task:
         task.advance(run.step)
@@ -133,9 +152,9 @@ class _Run:
     """A run under way, and the state that a checkpoint keeps."""
 
     def __init__(
-        self, agent: Agent, judge: Environments, steps: int, evaluate_every: int, episodes: int, seed: int
+        self, agent: Agent, judges: Sequence[Environments], steps: int, evaluate_every: int, episodes: int, seed: int
     ) -> None:
-        self.agent, self.judge = agent, judge
+        self.agent, self.judges = agent, judges
         self.evaluate_every, self.episodes, self.seed = evaluate_every, episodes, seed
         self.network = fingerprint(tensors_of(agent.network))
         tensors, values = agent.state()
@@ -146,8 +165,8 @@ class _Run:
             # A frozen part has no other trace; and the agent's seed, games and replay are in its state.
             "trained": [name for name, parameter in agent.network.named_parameters() if parameter.requires_grad],
             "begins": fingerprint(tensors, json.dumps(values, sort_keys=True)),
-            "environment": judge.name,
-            "copies": judge.count,
+            "environment": "+".join(judge.name for judge in judges),
+            "copies": [judge.count for judge in judges],
             "steps": steps,
             "evaluate_every": evaluate_every,
             "episodes": episodes,
@@ -190,8 +209,11 @@ class _Run:
     def evaluate(self) -> None:
         """Play, and note the mean return."""
         seed = derived_seed(self.seed, "evaluation", self.step) % 2**31
-        played = returns(self.agent.player(seed), self.judge, self.episodes, seed)
-        self.evaluations.append(Judged(self.step, Estimate.bootstrap(played, seed), perf_counter() - self.began))
+        levels = {}
+        for judge in self.judges:
+            played = returns(self.agent.player(seed), judge, self.episodes, seed)
+            levels[judge.name] = Estimate.bootstrap(played, seed)
+        self.evaluations.append(Judged(self.step, levels, perf_counter() - self.began))
 
     def write(self, path: Path | None) -> None:
         """Write the checkpoint."""
@@ -211,6 +233,6 @@ class _Run:
         return Learned(
             provenance=Provenance(self.network, None, self.seed, perf_counter() - self.began, __version__),
             agent=self.identity["agent"],
-            environment=self.judge.name,
+            environment=self.identity["environment"],
             evaluations=tuple(self.evaluations),
         )

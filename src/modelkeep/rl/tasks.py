@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,30 +12,37 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from modelkeep.errors import InputError
 from modelkeep.rl import a2c
 from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.making import make_levels
 from modelkeep.rl.environments.vector import Environments
 from modelkeep.rl.impala import settings as impala
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork, minatar_network
+from modelkeep.rl.impala.population import Population, PopulationSettings
 from modelkeep.rl.learning import Learned, learn
 from modelkeep.rl.networks import atari_actor_critic, minatar_actor_critic
 from modelkeep.rl.rainbow import settings as rainbow
 from modelkeep.rl.rainbow.agent import Rainbow
 from modelkeep.rl.rainbow.network import RainbowNetwork, atari_rainbow, minatar_rainbow
 from modelkeep.rl.rainbow.replay import Replay
+from modelkeep.study.device import best_device
 from modelkeep.training.batches import derived_seed
 
 AgentName = Literal["A2C", "Rainbow", "IMPALA"]
 JUDGES = 32
-"""Copies of the game in which an agent is judged."""
+"""Copies in which an agent is judged, of all its games together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """Which agent learns which game, for how many environment steps, and how often it is judged. Plain JSON values."""
+    """Which agent learns which game, for how many environment steps, and how often it is judged. Plain JSON values.
+
+    IMPALA may learn several games jointly, such as "doom/basic+doom/take_cover", each in so many `copies`, and in a
+    `population` of so many members, whose steps are counted together.
+    """
 
     agent: AgentName
     game: str
@@ -41,6 +50,26 @@ class Task:
     steps: int
     evaluate_every: int
     episodes: int
+    population: int = 1
+
+    def __post_init__(self) -> None:
+        if self.agent != "IMPALA" and (len(self.games) > 1 or self.population > 1):
+            raise InputError(
+                f"Only IMPALA learns several games jointly, or in a population. Got {self.agent} for '{self.game}' and "
+                f"a population of {self.population}."
+            )
+        if len(set(self.games)) < len(self.games):
+            raise InputError(f"Each game of a task must be named once. Got '{self.game}'.")
+
+    @property
+    def games(self) -> tuple[str, ...]:
+        """The games by name."""
+        return tuple(self.game.split("+"))
+
+    @property
+    def small(self) -> bool:
+        """Whether its games are MinAtar's, for which networks and settings are small."""
+        return self.game.startswith("minatar/")
 
     def to_json(self) -> dict[str, Any]:
         """For the parameters of a trial."""
@@ -66,15 +95,19 @@ def let_learn(
     Rainbow may begin with the experience of another. Afterwards the agent can play, but its games are closed.
     """
     with ExitStack() as opened:
+
+        def games(copies: int, *, life_ends: bool = False) -> tuple[Environments, ...]:
+            levels = make_levels(task.game, copies, life_ends=life_ends)
+            for level in levels:
+                opened.callback(level.close)
+            return levels
+
         # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
-        games = make(task.game, task.copies, life_ends=task.game.startswith("atari/"))
-        opened.callback(games.close)
-        judge = make(task.game, JUDGES)
-        opened.callback(judge.close)
-        agent = _agent(task, games, network, seed, replay)
+        life_ends = task.game.startswith("atari/")
+        agent = _agent(task, lambda: games(task.copies, life_ends=life_ends), network, seed, replay)
         return agent, learn(
             agent,
-            judge,
+            games(max(1, JUDGES // len(task.games))),
             steps=task.steps,
             evaluate_every=task.evaluate_every,
             episodes=task.episodes,
@@ -83,33 +116,42 @@ def let_learn(
         )
 
 
-def _agent(task: Task, environments: Environments, network: nn.Module, seed: int, replay: Replay | None) -> Agent:
-    small = task.game.startswith("minatar/")
+def _agent(
+    task: Task, games: Callable[[], tuple[Environments, ...]], network: nn.Module, seed: int, replay: Replay | None
+) -> Agent:
     match network:
         case RainbowNetwork():
-            return Rainbow(environments, network, rainbow.MINATAR if small else rainbow.ATARI, seed, replay=replay)
+            return Rainbow(games()[0], network, rainbow.MINATAR if task.small else rainbow.ATARI, seed, replay=replay)
         case ImpalaNetwork():
-            return Impala([environments], network, impala.MINATAR if small else impala.LAB, seed)
+            settings = impala.MINATAR if task.small else impala.LAB
+            if task.population == 1:
+                return Impala(games(), network, settings, seed)
+
+            def member(values: dict[str, float], seed: int) -> Impala:
+                return Impala(games(), copy.deepcopy(network), settings.evolved(values), seed)
+
+            return Population(member, PopulationSettings(size=task.population), seed)
         case _:
             long = a2c.ATARI if task.steps > 10 * a2c.ATARI_SHORT.total else a2c.ATARI_SHORT
-            return A2C(environments, network, replace(a2c.MINATAR if small else long, total=task.steps), seed)
+            return A2C(games()[0], network, replace(a2c.MINATAR if task.small else long, total=task.steps), seed)
 
 
 def new_network(task: Task, seed: int) -> nn.Module:
-    """The task's network with weights drawn from the seed."""
-    games = make(task.game, 1)
+    """The task's network with weights drawn from the seed; MinAtar's is too small to gain from a GPU."""
+    levels = make_levels(task.game, 1)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(derived_seed(seed, "network"))
-            return _network(task.agent, games)
+            network = _network(task, levels[0].observation_shape, levels[0].actions)
+        return network.to("cpu" if task.small else best_device())
     finally:
-        games.close()
+        for level in levels:
+            level.close()
 
 
-def _network(agent: AgentName, games: Environments) -> nn.Module:
-    small, shape, actions = games.name.startswith("minatar/"), games.observation_shape, games.actions
-    if agent == "A2C":
-        return minatar_actor_critic(shape[0], actions) if small else atari_actor_critic(actions)
-    if agent == "Rainbow":
-        return minatar_rainbow(shape[0], actions) if small else atari_rainbow(actions)
-    return minatar_network(shape, actions) if small else ImpalaNetwork(shape, actions)
+def _network(task: Task, shape: tuple[int, ...], actions: int) -> nn.Module:
+    if task.agent == "A2C":
+        return minatar_actor_critic(shape[0], actions) if task.small else atari_actor_critic(actions)
+    if task.agent == "Rainbow":
+        return minatar_rainbow(shape[0], actions) if task.small else atari_rainbow(actions)
+    return minatar_network(shape, actions) if task.small else ImpalaNetwork(shape, actions)

@@ -33,14 +33,15 @@ def papers(trial: Trial, poor: str = "") -> dict[str, Any]:
         table, procedure = ALEXNET, "T1"
     else:
         if "part" not in given:
-            better = given["task"]["game"] != poor
-            return {
-                "steps": [0, 10],
-                "returns": [0.0, 5.0],
-                "trained": estimate(5.0 if better else 0.1),
-                "random": estimate(0.1),
-                "seconds": 1.0,
+            levels = {
+                game: {
+                    "returns": [0.0, 5.0],
+                    "trained": estimate(0.1 if game == poor else 5.0),
+                    "random": estimate(0.1),
+                }
+                for game in Task(**given["task"]).games
             }
+            return {"steps": [0, 10], "levels": levels, "seconds": 1.0}
         agent: AgentName = given["task"]["agent"]
         table, procedure = PRINTED[agent], given["procedure"]
         if agent == "Rainbow":
@@ -49,7 +50,16 @@ def papers(trial: Trial, poor: str = "") -> dict[str, Any]:
     if (part, procedure, 1.0) not in table:
         procedure, part = "T1", part if (part, "T1", 1.0) in table else "Conv 3"
     ratios = {alpha: row.mean for (name, by, alpha), row in table.items() if (name, by) == (part, procedure)}
-    return {**curves(ratios), "original_seconds_per_step": 0.01}
+    return fed(trial, ratios)
+
+
+def fed(trial: Trial, ratios: dict[float, float]) -> dict[str, Any]:
+    """What a trial gives whose curves have these ratios: a classifier's, or an agent's at each of its levels."""
+    found = curves(ratios)
+    if "task" not in trial.parameters:
+        return found
+    seconds = {"seconds_per_step": found.pop("seconds_per_step"), "original_seconds_per_step": 0.01}
+    return {"levels": dict.fromkeys(Task(**trial.parameters["task"]).games, found), **seconds}
 
 
 def test_lower_layers_are_harder_as_in_figure_4() -> None:
@@ -76,7 +86,7 @@ def test_agents_are_harder_than_classifiers_where_their_layers_are() -> None:
         if "part" not in trial.parameters:
             return papers(trial)
         kind = "agents" if "task" in trial.parameters else "classifiers"
-        return {**curves(levels[kind]), "original_seconds_per_step": 0.01}
+        return fed(trial, levels[kind])
 
     assert verdict(report(AGENTS, apart), "RL models are harder") is True
     levels = {"agents": levels["classifiers"], "classifiers": levels["agents"]}
@@ -88,6 +98,21 @@ def test_a_game_that_a_trained_agent_did_not_learn_is_left_out_and_named() -> No
     [claim] = [claim for claim in found.claims if "(A2C)" in claim.says]
     assert claim.found == "left out: minatar/breakout."
     assert any(cell.row.startswith("A2C: Conv 1") and cell.ours is not None for cell in found.cells)
+
+
+def test_a_level_that_the_joint_agent_did_not_learn_is_left_out_and_the_others_count() -> None:
+    found = report(LAYERS, lambda trial: papers(trial, poor="minatar/space_invaders"), "medium")
+    [claim] = [claim for claim in found.claims if "(IMPALA)" in claim.says]
+    assert claim.found == "left out: minatar/space_invaders."
+    [cell] = [cell for cell in found.cells if (cell.row, cell.column) == ("IMPALA: LSTM, T1", "α = 1")]
+    assert cell.ours is not None
+    assert cell.ours.value == pytest.approx(PRINTED["IMPALA"]["LSTM", "T1", 1.0].mean, abs=1e-3)
+
+
+def test_the_papers_impala_is_one_agent_for_all_levels_in_a_population_of_twelve() -> None:
+    [task] = tasks("IMPALA", "paper")
+    assert len(task.games) == len(SCENARIOS)
+    assert task.population == 12
 
 
 def test_what_is_not_done_is_not_judged() -> None:
@@ -113,8 +138,8 @@ def test_the_fastest_procedure_for_agents_is_named() -> None:
 def test_games_and_parts_exist(agent: AgentName, size: Size) -> None:
     wanted = tasks(agent, size)
     known = [*(f"atari/{game}" for game in games()), *(f"doom/{scenario}" for scenario in SCENARIOS)]
-    assert {task.game for task in wanted if not task.game.startswith("minatar/")} <= set(known)
-    for task in [task for task in wanted if task.game.startswith("minatar/")][:1]:
+    assert {game for task in wanted if not task.small for game in task.games} <= set(known)
+    for task in [task for task in wanted if task.small][:1]:
         _require_parts(task, LAYERS.trials(size, 0))
 
 

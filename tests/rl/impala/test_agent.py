@@ -173,6 +173,7 @@ class Recall:
 
     name, count, actions = "recall", 16, 2
     observation_shape: tuple[int, ...] = (1, 4, 4)
+    action_names: tuple[str, ...] = ("nothing", "other")
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
         self.random = np.random.default_rng(seed)

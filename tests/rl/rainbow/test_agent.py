@@ -24,6 +24,7 @@ class Sides:
 
     name, count, actions = "sides", 8, 2
     observation_shape: tuple[int, ...] = (1, 5, 5)
+    action_names: tuple[str, ...] = ("left", "right")
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
         self.random, self.time = np.random.default_rng(seed), 0

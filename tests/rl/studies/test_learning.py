@@ -10,6 +10,7 @@ import pytest
 
 from modelkeep.rl.studies.curves import LearningTable
 from modelkeep.rl.studies.learning import GAMES, LEARNING
+from modelkeep.rl.tasks import Task
 from modelkeep.study.trial import Trial
 from records import made
 
@@ -22,13 +23,13 @@ def reported(*, poor: Collection[str] = (), failed: Collection[str] = ()) -> Lea
     """Agents that learn every game, but for Rainbow in the poor ones and in those where it failed."""
 
     def value(trial: Trial) -> dict[str, Any] | None:
-        task = trial.parameters["task"]
-        rainbow = task["agent"] == "Rainbow"
-        if rainbow and task["game"] in failed:
+        task = Task(**trial.parameters["task"])
+        rainbow = task.agent == "Rainbow"
+        if rainbow and task.game in failed:
             return None
-        trained = 0.6 if rainbow and task["game"] in poor else 5.0
-        found = {"steps": [0, 50, 100], "returns": [0.5, 7.0, trained], "seconds": 9.0}
-        return {**found, "trained": estimate(trained), "random": estimate(0.5)}
+        trained = 0.6 if rainbow and task.game in poor else 5.0
+        level = {"returns": [0.5, 7.0, trained], "trained": estimate(trained), "random": estimate(0.5)}
+        return {"steps": [0, 50, 100], "levels": dict.fromkeys(task.games, level), "seconds": 9.0}
 
     table = LEARNING.report(made(LEARNING.trials("medium", 0), value))
     assert isinstance(table, LearningTable)
@@ -43,8 +44,8 @@ def reported(*, poor: Collection[str] = (), failed: Collection[str] = ()) -> Lea
 def test_an_agent_learns_where_it_ends_above_chance_in_three_games(
     poor: tuple[str, ...], failed: tuple[str, ...], holds: bool | None
 ) -> None:
-    verdicts = {claim.says.partition(" ")[0]: claim.holds for claim in reported(poor=poor, failed=failed).claims}
-    assert verdicts == {"A2C": True, "Rainbow": holds, "IMPALA": True}
+    verdicts = {claim.says.partition(":")[0]: claim.holds for claim in reported(poor=poor, failed=failed).claims}
+    assert verdicts == {"A2C": True, "Rainbow": holds, "IMPALA": True, "IMPALA, jointly": True}
 
 
 def test_a_row_tells_the_way_and_the_end() -> None:
@@ -62,4 +63,6 @@ def test_each_game_is_drawn_with_its_agents_and_chance() -> None:
     assert set(lines) == {"A2C", "IMPALA", "chance"}
     assert lines["A2C"] == [[0, 0.5], [0.05, 7.0], [0.1, 5.0]]
     assert {y for _, y in lines["chance"]} == {0.5}
+    joint = [line.get_label() for line in drawn["minatar/breakout"].get_lines()]
+    assert joint == ["A2C", "IMPALA", "IMPALA, jointly", "chance"]
     assert LEARNING.report(made(LEARNING.trials("small", 0), lambda trial: None)).draw().axes  # nothing is done yet

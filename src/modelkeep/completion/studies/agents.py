@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from modelkeep.completion import agents
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Retraining
 from modelkeep.completion.part import Part
-from modelkeep.rl.studies.learning import learned, original
+from modelkeep.rl.environments.doom import SCENARIOS
+from modelkeep.rl.studies.learning import beats_chance, learned, original
 from modelkeep.rl.tasks import AgentName, Task
 from modelkeep.study.ledger import Record
 from modelkeep.study.paper import Size
@@ -42,7 +44,7 @@ ATARI = (
     "SpaceInvaders", "StarGunner", "Surround", "Tennis", "TimePilot", "Tutankham", "UpNDown", "Venture",
     "VideoPinball", "WizardOfWor", "YarsRevenge", "Zaxxon",
 )  # fmt: skip
-DOOM = ("basic", "defend_the_center", "health_gathering", "my_way_home", "take_cover")
+
 
 DEEPER: dict[AgentName, tuple[Part, ...]] = {
     "A2C": (Part("Conv 3", ("conv3",)),),
@@ -55,14 +57,17 @@ DEEPER: dict[AgentName, tuple[Part, ...]] = {
 def parts(task: Task) -> list[Part]:
     """The parts of a task's network that are reset, from low to high."""
     small = PARTS[task.agent]
-    if task.game.startswith("minatar/"):
+    if task.small:
         return list(small)
     convolutions = sum("Conv" in part.name for part in small)
     return [*small[:convolutions], *DEEPER[task.agent], *small[convolutions:]]
 
 
 def tasks(agent: AgentName, size: Size) -> list[Task]:
-    """The games of an agent at a size; the paper's are Atari's, and for IMPALA Doom's in place of DeepMind Lab's."""
+    """The games of an agent at a size; the paper's are Atari's, and for IMPALA Doom's in place of DeepMind Lab's.
+
+    IMPALA is one agent that learns all its levels jointly; at the paper's size in a population of 12.
+    """
     few = ["minatar/breakout", "minatar/space_invaders"]
     if size == "small":
         return {
@@ -74,10 +79,11 @@ def tasks(agent: AgentName, size: Size) -> list[Task]:
         return {
             "A2C": [_task("A2C", game, 16, 400_000, 10_000, 32) for game in ["minatar/asterix", *few]],
             "Rainbow": [_task("Rainbow", game, 16, 96_000, 2_400, 32) for game in few],
-            "IMPALA": [_task("IMPALA", game, 32, 256_000, 6_400, 32) for game in few],
+            "IMPALA": [_task("IMPALA", "+".join(few), 16, 512_000, 12_800, 32)],
         }[agent]
     if agent == "IMPALA":
-        return [_task("IMPALA", f"doom/{level}", 32, 1_000_000_000, 10_000_000, 100) for level in DOOM]
+        levels = "+".join(f"doom/{scenario}" for scenario in SCENARIOS)
+        return [replace(_task("IMPALA", levels, 4, 1_000_000_000, 10_000_000, 100), population=12)]
     steps, every = {"A2C": (50_000_000, 500_000), "Rainbow": (5_000_000, 50_000)}[agent]
     return [_task(agent, f"atari/{game}", 16 if agent == "A2C" else 1, steps, every, 100) for game in ATARI]
 
@@ -116,7 +122,7 @@ def retraining_trials(
 
 
 def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_replay: bool, seed: int) -> Any:
-    """A trial: the loss curves of the original training and of one retraining."""
+    """A trial: at each level, the loss curves of the original training and of one retraining."""
     wanted = Task(**task)
     agent, first = original(wanted, seed)
     again = agents.complete(
@@ -128,54 +134,58 @@ def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_re
         keep_replay=keep_replay,
         checkpoint=workdir() / "learning",
     )
+    before, after = agents.curves(first), agents.curves(again)
     return {
-        "original": agents.curve(first).to_json(),
-        "retrained": agents.curve(again).to_json(),
+        "levels": {
+            level: {"original": before[level].to_json(), "retrained": after[level].to_json()} for level in before
+        },
         "seconds_per_step": again.provenance.seconds / again.last.step,
         "original_seconds_per_step": first.provenance.seconds / first.last.step,
     }
 
 
 def better_than_chance(records: Iterable[Record], agent: AgentName) -> dict[str, bool]:
-    """By game: whether each run's trained agent is better than chance beyond doubt. Games where one is not are left
+    """By level: whether each run's trained agent is better than chance beyond doubt. Levels where one is not are left
     out, as in the paper."""
     verdicts: dict[str, bool] = {}
     for record in records:
-        if record.state == "done" and "part" not in record.parameters and "task" in record.parameters:
-            task, value = record.parameters["task"], record.value
-            if task["agent"] == agent:
-                better = value["trained"]["low"] > value["random"]["high"]
-                verdicts[task["game"]] = verdicts.get(task["game"], True) and better
+        given = record.parameters
+        if record.state == "done" and "part" not in given and given.get("task", {}).get("agent") == agent:
+            for name, level in record.value["levels"].items():
+                verdicts[name] = verdicts.get(name, True) and beats_chance(level)
     return verdicts
 
 
 def retrainings(records: Sequence[Record], agent: AgentName) -> list[Retraining]:
-    """What was retrained, in the games that count. Only parts and procedures that are done in all runs of all games."""
-    counted = {game for game, better in better_than_chance(records, agent).items() if better}
+    """What was retrained, at the levels that count. Only parts and procedures that are done in all runs at all."""
+    counted = {level for level, better in better_than_chance(records, agent).items() if better}
     found: dict[tuple[str, str], list[Retraining]] = {}
     missing: set[tuple[str, str]] = set()
     for record in records:
         given = record.parameters
-        if "part" not in given or given.get("task", {}).get("agent") != agent or given["task"]["game"] not in counted:
+        if "part" not in given or given.get("task", {}).get("agent") != agent:
             continue
+        levels = [level for level in Task(**given["task"]).games if level in counted]
         procedure = given["procedure"]
         if agent == "Rainbow":
             procedure += " kept" if given["keep_replay"] else " reset"
         key = given["part"]["name"], procedure
         if record.state != "done":
-            missing.add(key)
+            if levels:
+                missing.add(key)
             continue
         value = record.value
-        found.setdefault(key, []).append(
+        found.setdefault(key, []).extend(
             Retraining(
                 part=key[0],
                 procedure=key[1],
                 seed=record.seed,
-                original=Curve.from_json(value["original"]),
-                retrained=Curve.from_json(value["retrained"]),
+                original=Curve.from_json(value["levels"][level]["original"]),
+                retrained=Curve.from_json(value["levels"][level]["retrained"]),
                 seconds_per_step=value["seconds_per_step"],
                 original_seconds_per_step=value["original_seconds_per_step"],
-                setting=given["task"]["game"],
+                setting=level,
             )
+            for level in levels
         )
     return [each for key, group in found.items() if key not in missing for each in group]

@@ -43,6 +43,7 @@ class Atari:
         self._first = self._consoles[0].cloneState(include_rng=True)  # just switched on: where all episodes begin
         self._actions = self._consoles[0].getMinimalActionSet()
         self.actions = len(self._actions)
+        self.action_names = tuple(action.name.lower() for action in self._actions)
         height, width = self._consoles[0].getScreenDims()
         self._shrink = Shrinking((height, width), (84, 84))
         self._screens = np.zeros((2, count, height, width), np.uint8)  # the last two frames

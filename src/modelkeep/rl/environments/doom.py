@@ -49,7 +49,9 @@ class Doom:
         self.name, self.count = f"doom/{scenario}", count
         self._folder = tempfile.TemporaryDirectory(prefix="modelkeep-doom-")
         self._engines = [_engine(vizdoom, scenario, Path(self._folder.name)) for _ in range(count)]
-        self.actions = 1 + self._engines[0].get_available_buttons_size()
+        buttons = self._engines[0].get_available_buttons()
+        self.action_names = ("nothing", *(button.name.lower() for button in buttons))
+        self.actions = len(self.action_names)
         self._buttons = np.eye(self.actions)[:, 1:].tolist()
         self.observation_shape: tuple[int, ...] = (3, 72, 96)
         self._shrink = Shrinking((120, 160), (72, 96))

@@ -1,4 +1,4 @@
-"""Make environments by name: "minatar/breakout", "atari/Pong", "doom/basic"."""
+"""Make environments by name: "minatar/breakout", "atari/Pong", "doom/basic", or several levels joined by "+"."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from modelkeep.errors import InputError, bad_parameter, listed
 from modelkeep.rl.environments import atari, doom, minatar
+from modelkeep.rl.environments.levels import alike
 from modelkeep.rl.environments.vector import Environments
 
 GAMES: dict[str, Callable[[], Sequence[str]]] = {
@@ -42,6 +43,11 @@ def make(name: str, count: int, *, life_ends: bool = False) -> Environments:
     if family == "doom":
         return doom.Doom(game, count)
     return minatar.MinAtar(game, count)
+
+
+def make_levels(names: str, count: int, *, life_ends: bool = False) -> tuple[Environments, ...]:
+    """`count` copies of each game in "minatar/breakout+minatar/asterix", so that one agent can learn them jointly."""
+    return alike([make(name, count, life_ends=life_ends) for name in names.split("+")])
 
 
 def _unknown(name: str, allowed: Sequence[str], what: str, got: str) -> InputError:

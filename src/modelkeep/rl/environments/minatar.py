@@ -17,6 +17,7 @@ from modelkeep.rl.environments.vector import State, Stepped
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 STICKY = 0.1  # with this chance the last action is taken again, as MinAtar does by default
 MOST_STEPS = 5_000  # then an episode has ended (K in section 3)
+NAMES = {"n": "nothing", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
 _CELLS = np.arange(10)
 _CONSTANT = {"random", "channels", "action_map"}  # attributes of a game that are no part of its state
 
@@ -31,6 +32,7 @@ class MinAtar:
         make = _rules(game).Env
         self._games: list[Any] = [make(ramping=True) for _ in range(count)]
         self._actions: list[int] = self._games[0].minimal_action_set()
+        self.action_names = tuple(NAMES[self._games[0].action_map[action]] for action in self._actions)
         height, width, channels = self._games[0].state_shape()
         self.name, self.count, self.actions = f"minatar/{game}", count, len(self._actions)
         self.observation_shape: tuple[int, ...] = (channels, height, width)

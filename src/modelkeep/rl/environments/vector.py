@@ -40,6 +40,7 @@ class Environments(Protocol):
     count: int
     observation_shape: tuple[int, ...]
     actions: int
+    action_names: tuple[str, ...]  # one for each of the actions; the first does nothing
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
         """Begin anew, all copies, each with randomness of its own that the seed decides."""

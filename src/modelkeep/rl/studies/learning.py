@@ -8,7 +8,7 @@ from typing import Any
 
 from modelkeep.results import Estimate
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.making import make_levels
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.play import random_player, returns
 from modelkeep.rl.studies.curves import LearningCurve, LearningTable
@@ -24,6 +24,14 @@ COPIES: dict[AgentName, int] = {"A2C": 16, "Rainbow": 16, "IMPALA": 32}
 BREAKOUT = Task(
     agent="A2C", game="atari/Breakout", copies=16, steps=1_000_000, evaluate_every=50_000, episodes=32
 )  # an hour on two cores
+JOINTLY = Task(
+    agent="IMPALA",
+    game="minatar/breakout+minatar/space_invaders",
+    copies=16,
+    steps=1_000_000,
+    evaluate_every=100_000,
+    episodes=64,
+)
 
 
 def original(task: Task, seed: int) -> tuple[Agent, Learned]:
@@ -33,25 +41,25 @@ def original(task: Task, seed: int) -> tuple[Agent, Learned]:
 
 
 def learned(task: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A trial: how good an agent becomes, evaluation by evaluation, and how good chance is."""
+    """A trial: how good an agent becomes at each level, evaluation by evaluation, and how good chance is."""
     wanted = Task(**task)
     _, found = original(wanted, seed)
-    games = make(wanted.game, JUDGES)
-    try:
+    levels: dict[str, Any] = {}
+    for games in make_levels(wanted.game, JUDGES):
         chance = returns(random_player(games.actions, seed), games, wanted.episodes, seed)
-    finally:
         games.close()
-    return {
-        "steps": [judged.step for judged in found.evaluations],
-        "returns": [judged.mean_return.value for judged in found.evaluations],
-        "trained": asdict(found.last.mean_return),
-        "random": asdict(Estimate.bootstrap(chance, seed)),
-        "seconds": found.provenance.seconds,
-    }
+        levels[games.name] = {
+            "returns": [judged.levels[games.name].value for judged in found.evaluations],
+            "trained": asdict(found.last.levels[games.name]),
+            "random": asdict(Estimate.bootstrap(chance, seed)),
+        }
+    steps = [judged.step for judged in found.evaluations]
+    return {"steps": steps, "levels": levels, "seconds": found.provenance.seconds}
 
 
 def tasks(size: Size) -> list[Task]:
-    """Every agent in four games; at medium, Atari's Breakout too, by A2C, which takes longest and begins first."""
+    """Every agent in four games. At medium also Atari's Breakout by A2C, which takes longest and begins first, and one
+    IMPALA that learns two games jointly."""
     small = [
         Task(
             agent=agent,
@@ -64,7 +72,7 @@ def tasks(size: Size) -> list[Task]:
         for agent, steps in STEPS.items()
         for game in GAMES
     ]
-    return small if size == "small" else [BREAKOUT, *small]
+    return small if size == "small" else [BREAKOUT, *small, JOINTLY]
 
 
 def trials(size: Size, seed: int) -> Sequence[Trial]:
@@ -74,48 +82,65 @@ def trials(size: Size, seed: int) -> Sequence[Trial]:
 
 def report(result: StudyResult) -> LearningTable:
     """A row per agent and game: what chance gets, and the mean return half-way, at the end and at best."""
-    done = [(record.parameters["task"], record.value) for record in result.records if record.state == "done"]
+    done = [
+        (Task(**record.parameters["task"]), game, record.value, level)
+        for record in result.records
+        if record.state == "done"
+        for game, level in record.value["levels"].items()
+    ]
     return LearningTable(
         study=result.study,
         where=LEARNING.where,
-        cells=tuple(cell for task, value in done for cell in _cells(task, value)),
+        cells=tuple(cell for task, game, value, level in done for cell in _cells(task, game, value["seconds"], level)),
         curves=tuple(
-            LearningCurve(
-                task["agent"], task["game"], tuple(value["steps"]), tuple(value["returns"]), value["random"]["value"]
-            )
-            for task, value in done
+            LearningCurve(_who(task), game, tuple(value["steps"]), tuple(level["returns"]), level["random"]["value"])
+            for task, game, value, level in done
         ),
-        claims=tuple(_claim(agent, result) for agent in STEPS),
+        claims=tuple(_claim(who, result) for who in dict.fromkeys(_who(task) for task in _tasks(result))),
         provenance=result.provenance,
     )
 
 
-def _cells(task: dict[str, Any], value: dict[str, Any]) -> list[Cell]:
-    row = f"{task['agent']}, {task['game']}, {task['steps']:,} steps"
-    trained = Estimate(**value["trained"])
-    middle, best = value["returns"][len(value["returns"]) // 2], max(value["returns"])
+def _tasks(result: StudyResult) -> list[Task]:
+    return [Task(**record.parameters["task"]) for record in result.records]
+
+
+def _who(task: Task) -> str:
+    return task.agent if len(task.games) == 1 else f"{task.agent}, jointly"
+
+
+def _cells(task: Task, game: str, seconds: float, level: dict[str, Any]) -> list[Cell]:
+    row = f"{_who(task)}, {game}, {task.steps:,} steps"
+    trained = Estimate(**level["trained"])
+    middle, best = level["returns"][len(level["returns"]) // 2], max(level["returns"])
     return [
-        Cell(row, "chance", Estimate(**value["random"]), None),
+        Cell(row, "chance", Estimate(**level["random"]), None),
         Cell(row, "half-way", Estimate(middle, middle, middle, trained.n), None),
-        Cell(row, "at the end", trained, None, f"{value['seconds']:.0f} s"),
+        Cell(row, "at the end", trained, None, f"{seconds:.0f} s"),
         Cell(row, "best on the way", Estimate(best, best, best, trained.n), None),
     ]
 
 
-def _claim(agent: AgentName, result: StudyResult) -> Claim:
+def _claim(who: str, result: StudyResult) -> Claim:
     """Not every agent learns every game so soon; three are enough to see that it learns."""
     better: dict[bool | None, list[str]] = {True: [], False: [], None: []}
-    for record in result.records:
-        if record.parameters["task"]["agent"] == agent:
-            done, value = record.state == "done", record.value
-            learns = value["trained"]["low"] > value["random"]["high"] if done else None
-            better[learns].append(record.parameters["task"]["game"])
+    for record, task in zip(result.records, _tasks(result), strict=True):
+        for game in task.games if _who(task) == who else ():
+            level = record.value["levels"][game] if record.state == "done" else None
+            better[level and beats_chance(level)].append(game)
     found = [("yes", better[True]), ("no", better[False]), ("missing", better[None])]
+    wanted = min(3, sum(map(len, better.values())))
     return Claim(
-        f"{agent} ends above chance beyond doubt in at least three games.",
+        f"{who}: ends above chance beyond doubt in at least {wanted} games.",
         "; ".join(f"{word}: {', '.join(games)}" for word, games in found if games) + ".",
-        True if len(better[True]) >= 3 else None if better[None] else False,
+        True if len(better[True]) >= wanted else None if better[None] else False,
     )
+
+
+def beats_chance(level: dict[str, Any]) -> bool:
+    """Whether the agent of a trial was better than chance at a level beyond doubt, when it was trained."""
+    better: bool = level["trained"]["low"] > level["random"]["high"]
+    return better
 
 
 LEARNING = PaperStudy(
