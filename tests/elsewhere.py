@@ -7,7 +7,8 @@ it forgets to move is an error here as there, and what comes out can be compared
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
+from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -25,6 +26,34 @@ class Elsewhere(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._there: dict[int, torch.UntypedStorage] = {}
+        generators: list[torch.Generator] = []
+        drawing, made = torch.Generator(), torch.Generator
+
+        class Generator:  # a class: torch writes `torch.Generator | None`
+            def __new__(cls, device: Any = "cpu") -> torch.Generator:  # type: ignore[misc]
+                found = made()
+                if torch.device(device) == CUDA:
+                    generators.append(found)
+                return found
+
+        self._generators = generators
+        self._patches: list[Any] = [
+            patch.object(torch, "Generator", Generator),
+            patch.object(torch.cuda, "get_rng_state", lambda device=CUDA: drawing.get_state()),
+            patch.object(torch.cuda, "set_rng_state", lambda state, device=CUDA: drawing.set_state(state)),
+            patch.object(torch.cuda, "manual_seed", drawing.manual_seed),
+        ]
+
+    def __enter__(self) -> Self:
+        for each in self._patches:
+            each.start()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
+        for each in self._patches:
+            each.stop()
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor is said to be on CUDA."""
@@ -60,8 +89,9 @@ class Elsewhere(TorchFunctionMode):
         if asked is not None and torch.device(asked) == CUDA:
             kwargs["device"] = "cpu"
             there = [*there, torch.zeros(1)]
-        if there and isinstance(kwargs.get("generator"), torch.Generator):
-            raise RuntimeError(f"{name}: expected a 'cuda' device type for generator but found 'cpu'")
+        drawn_by = kwargs.get("generator")
+        if drawn_by is not None and bool(there) != any(drawn_by is own for own in self._generators):
+            raise RuntimeError(f"{name}: the generator is not on the device of what is drawn")
         with torch._C.DisableTorchFunction():
             apart = [tensor for tensor in given if tensor.dim() and not self.has(tensor)]
         if there and apart and name not in _MEET:
