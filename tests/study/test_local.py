@@ -90,6 +90,20 @@ class Notes:
         self.changed(task)
 
 
+def test_what_a_trial_says_of_its_progress_is_shown_and_then_forgotten(ledger: Ledger) -> None:
+    notes = Notes()
+    study = Study("telling", grid("trials:tells", {"x": [1, 2]}))
+    folders = [ledger.workdir(trial) for trial in study.trials]
+    folders[0].mkdir(parents=True)
+    (folders[0] / "progress.txt").write_text("what an attempt said that was killed")
+    with progress.watched(notes):
+        run(study, ledger, Local(processes=2))
+    for trial, x in zip(study.trials, (1, 2), strict=True):
+        said = {note for _, note in notes.heard[trial.label]}
+        assert said == {"", f"counting 1,00{x}/2,000 half-way", "done"}
+    assert not any((folder / "progress.txt").exists() for folder in folders)
+
+
 def test_workers_are_reused_and_tell_how_it_goes(ledger: Ledger) -> None:
     notes = Notes()
     study = Study("state", grid("trials:worker_state", {"x": [0, 1, 2]}))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from modelkeep import Data, Estimate, Model, Result
+from modelkeep import Data, Estimate, Model, Result, progress
 from modelkeep.results import measured
 from modelkeep.study import workdir
 from modelkeep.training import Recipe, Step, cross_entropy, fit
@@ -35,6 +35,16 @@ def returns_result(*, seed: int, x: int) -> Accuracy:
 def square(*, seed: int, x: int, wait: float = 0.0) -> dict[str, float]:
     time.sleep(wait)
     return {"square": x * x, "seed": seed}
+
+
+def tells(*, seed: int, x: int) -> int:
+    """Says how far it is, and also how far a part of it is, which is nobody's concern."""
+    with progress.task("counting", total=2_000) as counting:
+        counting.advance(1_000 + x, note="half-way")
+        with progress.task("a part", total=7) as part:
+            time.sleep(0.7)
+            part.advance()
+    return x
 
 
 def logged(*, seed: int, x: int, log: str, wait: float = 0.05) -> int:

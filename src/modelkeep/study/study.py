@@ -19,6 +19,7 @@ from modelkeep.results import Result, measured
 from modelkeep.study.ledger import LEASE_SECONDS, Ledger, Record
 from modelkeep.study.local import Job, Limits, Local, Outcome, Pool
 from modelkeep.study.naming import labels
+from modelkeep.study.telling import forget, told
 from modelkeep.study.trial import Trial
 
 _LOOK_EVERY = 0.25
@@ -107,6 +108,7 @@ def run(
 @dataclass
 class _Running:
     trial: Trial
+    folder: str
     attempt: int
     shown: ExitStack
     task: progress.Task
@@ -165,16 +167,19 @@ class _Runner:
             else:
                 shown = ExitStack()
                 task = shown.enter_context(progress.task(self.labels[trial.identity], total=1))
-                job = Job(trial, str(self.ledger.workdir(trial)), self.limits)
-                self.running[pool.submit(job)] = _Running(trial, attempt, shown, task)
+                folder = str(self.ledger.workdir(trial))
+                forget(folder)
+                running = _Running(trial, folder, attempt, shown, task)
+                self.running[pool.submit(Job(trial, folder, self.limits))] = running
 
     def collect(self, overall: progress.Task) -> None:
         for future, running in list(self.running.items()):
             if not future.done():
-                running.task.advance(0, note=f"{time.monotonic() - running.task.started:.0f} s")
+                running.task.advance(0, note=told(running.folder))
                 continue
             error = future.exception()  # the engine's own, such as a machine of the cluster that is gone
             outcome = future.result() if error is None else Outcome("crashed", repr(error), 0.0)
+            forget(running.folder)
             self.record(running, outcome, overall)
             running.shown.close()
             del self.running[future]

@@ -18,8 +18,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from modelkeep import __version__
+from modelkeep import __version__, progress
 from modelkeep.errors import InputError, StudyError, bad_parameter
+from modelkeep.study.telling import Telling
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def perform(trial: Trial, directory: str) -> tuple[str, str]:
         random.seed(trial.seed)
         numpy.random.seed(trial.seed % 2**32)
         torch.manual_seed(trial.seed)
-        with working_in(directory):
+        with working_in(directory), progress.watched(Telling(directory)):
             value = function(seed=trial.seed, **trial.parameters)
         return "done", _value_to_json(value)
     except BaseException as error:  # also SystemExit: a trial that leaves fails, its worker stays
