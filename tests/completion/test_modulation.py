@@ -32,8 +32,10 @@ def searched(measure: Any = known, **changed: Any) -> Modulation:
         "baseline": BASELINE,
         "direction": "harder",
         "trials": 25,
+        "finalists": 3,
         "tolerance": 0.01,
         "search_seeds": [0, 1],
+        "final_seeds": [2, 3],
         "held_out_seeds": [10, 11, 12, 13],
         "seed": 0,
     }
@@ -73,6 +75,23 @@ def test_luck_on_the_searched_seeds_does_not_hold() -> None:
     assert found.holds is None
 
 
+def test_the_luckiest_of_the_search_loses_to_the_best_on_more_seeds() -> None:
+    """The search sees noise that is larger than what the depth does; forty more seeds see through it."""
+
+    def noisy(settings: Settings, seed: int) -> Measured:
+        drawn = torch.rand((), generator=torch.Generator().manual_seed(hash((seed, *settings.values())) % 2**31))
+        return Measured({"T1": 0.1 * settings["depth"] + 0.6 * drawn.item()}, 0.9)
+
+    found = searched(noisy, search_seeds=[2], finalists=12, final_seeds=list(range(100, 140)))
+    luckiest = max(found.searched, key=lambda one: one[1])
+    assert luckiest[0]["depth"] < 3
+    assert found.found.settings["depth"] == 3
+    assert found.found.settings == found.finalists[0][0]
+    values = [hardness for _, hardness, _ in found.finalists]
+    assert values == sorted(values, reverse=True)
+    assert len({str(settings) for settings, _, _ in found.finalists}) == 12, "each runs once"
+
+
 def test_what_is_less_accurate_on_held_out_seeds_does_not_hold() -> None:
     def later_worse(settings: Settings, seed: int) -> Measured:
         worse = 0.2 * (seed >= 10 and settings["depth"] == 2)
@@ -105,7 +124,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     searched(dying, trials=12, storage=storage)
     assert len(asked) == count, "nothing is measured twice"
     with pytest.raises(StudyError, match="other settings"):
-        searched(trials=12, storage=storage, tolerance=0.5)
+        searched(trials=12, storage=storage, search_seeds=[0, 2])
 
 
 @pytest.mark.parametrize(
@@ -113,11 +132,13 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     [
         {"direction": "faster"},
         {"trials": 0},
+        {"finalists": 0},
+        {"final_seeds": [10]},
         {"baseline": {**BASELINE, "depth": 9}},
         {"baseline": {"depth": 1}},
         {"held_out_seeds": [1, 2]},
     ],
-    ids=["direction", "trials", "value", "setting", "seeds"],
+    ids=["direction", "trials", "finalists", "final seeds", "value", "setting", "seeds"],
 )
 def test_bad_parameters_are_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(InputError):
@@ -142,7 +163,7 @@ def test_searchable_refuses_what_is_no_network() -> None:
         searchable((1, 8, 8), 10, normalisation="layer")  # type: ignore[arg-type]
 
 
-DIGITS = Scale(400, 200, 40, 10, trials=1, search_seeds=1, held_out_seeds=1, data="digits")
+DIGITS = Scale(400, 200, 40, 10, trials=1, search_seeds=1, finalists=1, final_seeds=1, held_out_seeds=1, data="digits")
 
 
 def test_a_measurement_trains_a_network_and_completes_it() -> None:

@@ -1,7 +1,8 @@
 """Modulation: search for a model of equal accuracy that is harder, or easier, to complete at a given cut.
 
-Equation 1 can be evaluated automatically, so it can be combined with a search over architectures (section 6). What the
-search finds on its own seeds may be luck; what counts is the comparison with the baseline on seeds it has not seen.
+Equation 1 can be evaluated automatically, so it can be combined with a search over architectures (section 6). The best
+of many by a few seeds is mostly the luckiest one, so the best few run again with more seeds, and one of them is chosen.
+What counts is its comparison with the baseline on seeds that neither the search nor the choice has seen.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Modulation(Result):
     """The baseline and the settings that were found, both measured on seeds that the search has not seen.
 
     `difference` is found minus baseline in hardness, seed by seed. `searched` has what the search saw of every trial:
-    settings, hardness and accuracy on its own seeds; the first is the baseline.
+    settings, hardness and accuracy on its own seeds; the first is the baseline. `finalists` has the same of those that
+    the found one was chosen from, on more seeds.
     """
 
     direction: Direction
@@ -64,6 +66,7 @@ class Modulation(Result):
     found: Standing
     difference: Estimate
     searched: tuple[tuple[dict[str, Any], float, float], ...]
+    finalists: tuple[tuple[dict[str, Any], float, float], ...]
 
     @property
     def as_accurate(self) -> bool:
@@ -88,7 +91,7 @@ class Modulation(Result):
             rows.append((f"{name}: accuracy", str(standing.accuracy)))
         rows.append(("difference in hardness", str(self.difference)))
         rows.append(("changed", ", ".join(f"{k}={v}" for k, v in changed.items()) or "nothing"))
-        return [*rows, ("trials", str(len(self.searched)))]
+        return [*rows, ("trials", f"{len(self.searched)}, of which {len(self.finalists)} ran again")]
 
 
 def modulate(
@@ -98,34 +101,39 @@ def modulate(
     baseline: Settings,
     direction: Direction,
     trials: int,
+    finalists: int,
     tolerance: float,
     search_seeds: Sequence[int],
+    final_seeds: Sequence[int],
     held_out_seeds: Sequence[int],
     seed: int,
     storage: Path | None = None,
 ) -> Modulation:
     """Search `space` with so many trials, then compare what was found with the `baseline` on `held_out_seeds`.
 
-    `measure(settings, seed)` trains a model and completes it. Whatever is less accurate than the baseline by more than
-    `tolerance` is worth less than anything that is not. With a `storage` file a stopped or killed search goes on where
-    it was, with the settings that it would have tried: the sampler's seed depends only on how many trials are done.
+    `measure(settings, seed)` trains a model and completes it. What is less accurate than the baseline on the same seeds
+    is worth less than anything that is not, in the search and among the `finalists`, which also run with the
+    `final_seeds`; on held-out seeds it may be less accurate by the `tolerance`. With a `storage` file a stopped or
+    killed search goes on where it was, with the settings that it would have tried: the sampler's seed depends only on
+    how many trials are done.
     """
-    _require_fit(space, baseline, direction, trials, search_seeds, held_out_seeds)
+    _require_fit(space, baseline, direction, trials, finalists, search_seeds, final_seeds, held_out_seeds)
     identity = {"space": {name: list(values) for name, values in space.items()}, "baseline": dict(baseline)}
-    search = _search(
-        direction, storage, {**identity, "tolerance": tolerance, "seeds": list(search_seeds), "seed": seed}
-    )
-    with measured(seed) as provenance, progress.task("searching", trials + len(held_out_seeds)) as task:
+    search = _search(direction, storage, {**identity, "seeds": list(search_seeds), "seed": seed})
+    with measured(seed) as provenance, progress.task("searching", trials + finalists + len(held_out_seeds)) as task:
         while (done := len(_complete(search))) < trials:
             task.advance(done - task.done)
-            _try(search, space, baseline, measure, search_seeds, direction, tolerance, seed)
+            _try(search, space, baseline, measure, search_seeds, direction, seed)
         task.advance(trials - task.done)
+        best, *others = _finals(
+            search, measure, baseline, finalists, [*search_seeds, *final_seeds], direction, seed, task
+        )
         pairs = []
         for one in held_out_seeds:
-            pairs.append([_once(search, settings, measure, one) for settings in (baseline, search.best_params)])
+            pairs.append([_once(search, settings, measure, one) for settings in (baseline, best.settings)])
             task.advance()
         before = Standing.of(baseline, [pair[0] for pair in pairs], seed)
-        after = Standing.of(search.best_params, [pair[1] for pair in pairs], seed)
+        after = Standing.of(best.settings, [pair[1] for pair in pairs], seed)
         differences = [b.ratios[after.strongest] - a.ratios[before.strongest] for a, b in pairs]
         return Modulation(
             provenance=provenance(),
@@ -138,6 +146,7 @@ def modulate(
                 (trial.params, trial.user_attrs["hardness"], trial.user_attrs["accuracy"])
                 for trial in _complete(search)
             ),
+            finalists=tuple((one.settings, one.hardness.value, one.accuracy.value) for one in (best, *others)),
         )
 
 
@@ -148,36 +157,67 @@ def _try(
     measure: Callable[[Settings, int], Measured],
     seeds: Sequence[int],
     direction: Direction,
-    tolerance: float,
     seed: int,
 ) -> None:
     """One trial: the first is the baseline, the others are what the sampler proposes."""
     from optuna.samplers import TPESampler
 
     complete = _complete(search)
-    search.sampler = TPESampler(seed=derived_seed(seed, "search", len(complete)) % 2**32, n_startup_trials=5)
+    search.sampler = TPESampler(seed=derived_seed(seed, "search", len(complete)) % 2**32, n_startup_trials=8)
     if not complete:
         search.enqueue_trial(dict(baseline))
     trial = search.ask()
     settings = {name: trial.suggest_categorical(name, list(values)) for name, values in space.items()}
-    found = [measure(settings, one) for one in seeds]
-    standing = Standing.of(settings, found, seed)
-    hardness, accuracy = standing.hardness.value, standing.accuracy.value
-    floor = (complete[0].user_attrs["accuracy"] if complete else accuracy) - tolerance
-    value = hardness
-    if accuracy < floor:  # hardness lies in [0, 1]
-        value = accuracy - floor if direction == "harder" else 1 + floor - accuracy
-    trial.set_user_attr("hardness", hardness)
-    trial.set_user_attr("accuracy", accuracy)
-    search.tell(trial, value)
+    standing = Standing.of(settings, [_once(search, settings, measure, one) for one in seeds], seed)
+    trial.set_user_attr("hardness", standing.hardness.value)
+    trial.set_user_attr("accuracy", standing.accuracy.value)
+    floor = complete[0].user_attrs["accuracy"] if complete else standing.accuracy.value
+    search.tell(trial, _worth(standing, floor, direction))
+
+
+def _worth(standing: Standing, floor: float, direction: Direction) -> float:
+    """What is made large (harder) or small (easier): the hardness, or what no hardness is, which lies in [0, 1]."""
+    lacking = floor - standing.accuracy.value
+    if lacking > 0:
+        return -lacking if direction == "harder" else 1 + lacking
+    return standing.hardness.value
+
+
+def _finals(
+    search: Search,
+    measure: Callable[[Settings, int], Measured],
+    baseline: Settings,
+    finalists: int,
+    seeds: Sequence[int],
+    direction: Direction,
+    seed: int,
+    task: progress.Task,
+) -> list[Standing]:
+    """The best few of the search on more seeds, the best of them first."""
+    sign = 1 if direction == "easier" else -1
+    ranked = sorted(_complete(search), key=lambda trial: sign * trial.value)
+    distinct = {_key(trial.params): trial.params for trial in ranked}  # the sampler may try the same again
+
+    def standing(settings: Settings) -> Standing:
+        return Standing.of(settings, [_once(search, settings, measure, one) for one in seeds], seed)
+
+    floor, found = standing(baseline).accuracy.value, []
+    for settings in list(distinct.values())[:finalists]:
+        found.append(standing(settings))
+        task.advance()
+    return sorted(found, key=lambda one: sign * _worth(one, floor, direction))
 
 
 def _once(search: Search, settings: Settings, measure: Callable[[Settings, int], Measured], seed: int) -> Measured:
-    """A measurement on a held-out seed, kept so that it is not made twice."""
-    key = f"{sorted(settings.items())} with seed {seed}"
+    """A measurement, kept so that it is not made twice."""
+    key = f"{_key(settings)} with seed {seed}"
     if key not in search.user_attrs:
         search.set_user_attr(key, asdict(measure(settings, seed)))
     return Measured(**search.user_attrs[key])
+
+
+def _key(settings: Settings) -> str:
+    return str(sorted(settings.items()))
 
 
 def _complete(search: Search) -> list[Any]:
@@ -215,14 +255,17 @@ def _require_fit(
     baseline: Settings,
     direction: str,
     trials: int,
+    finalists: int,
     search_seeds: Sequence[int],
+    final_seeds: Sequence[int],
     held_out_seeds: Sequence[int],
 ) -> None:
     if direction not in ("harder", "easier"):
         raise bad_parameter("modulate", "direction", "'harder' or 'easier'", direction)
-    if trials < 1:
-        raise bad_parameter("modulate", "trials", "at least 1", trials)
+    for name, value in (("trials", trials), ("finalists", finalists)):
+        if value < 1:
+            raise bad_parameter("modulate", name, "at least 1", value)
     if baseline.keys() != space.keys() or any(baseline[name] not in space[name] for name in space):
         raise InputError(f"The baseline must give each setting of the space one of its values. Got {dict(baseline)}.")
-    if not search_seeds or not held_out_seeds or set(search_seeds) & set(held_out_seeds):
+    if not search_seeds or not held_out_seeds or {*search_seeds, *final_seeds} & set(held_out_seeds):
         raise InputError("Seeds to search and seeds to judge by must be given, and no seed may be both.")

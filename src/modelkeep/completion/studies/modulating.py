@@ -70,6 +70,8 @@ class Scale:
     evaluate_every: int
     trials: int
     search_seeds: int
+    finalists: int
+    final_seeds: int
     held_out_seeds: int
     data: str = "fashion-mnist"
     missing: str = "lower"
@@ -78,8 +80,8 @@ class Scale:
 
 
 SCALES: dict[Size, Scale] = {
-    "small": Scale(4000, 1000, 200, 5, trials=20, search_seeds=3, held_out_seeds=8),
-    "medium": Scale(10_000, 5000, 600, 10, trials=100, search_seeds=3, held_out_seeds=16),
+    "small": Scale(4000, 1000, 200, 5, trials=30, search_seeds=2, finalists=5, final_seeds=6, held_out_seeds=8),
+    "medium": Scale(10_000, 5000, 600, 10, trials=100, search_seeds=3, finalists=8, final_seeds=9, held_out_seeds=16),
 }
 
 
@@ -87,6 +89,8 @@ def search(*, seed: int, direction: Direction, scale: dict[str, Any]) -> Modulat
     """A whole search in one direction, and its judgement. It goes on where it was stopped."""
     sized = Scale(**scale)
     first = 1000 * seed
+    searched = range(first, first + sized.search_seeds)
+    final = range(searched.stop, searched.stop + sized.final_seeds)
     judged = range(first + 500, first + 500 + sized.held_out_seeds)
     return modulate(
         SPACE,
@@ -94,8 +98,10 @@ def search(*, seed: int, direction: Direction, scale: dict[str, Any]) -> Modulat
         baseline=BASELINE,
         direction=direction,
         trials=sized.trials,
+        finalists=sized.finalists,
         tolerance=sized.tolerance,
-        search_seeds=range(first, first + sized.search_seeds),
+        search_seeds=searched,
+        final_seeds=final,
         held_out_seeds=judged,
         seed=seed,
         storage=workdir() / "search.journal",
