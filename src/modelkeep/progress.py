@@ -94,15 +94,20 @@ def shown(stream: IO[str] | None = None) -> Iterator[None]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
+    console = Console(file=stream)
+    # On a narrow terminal names and notes are cut, so that the numbers between them stay whole: 30 columns.
+    name, bar = max(20, console.width // 3), min(20, console.width // 10)
+    note = max(10, console.width - name - bar - 30)
     bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=name)),
+        BarColumn(bar_width=bar),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("[dim]{task.fields[note]}"),
-        console=Console(file=stream),
+        TextColumn("[dim]{task.fields[note]}", table_column=Column(no_wrap=True, max_width=note)),
+        console=console,
         transient=True,
     )
     with bars, watched(_Bars(bars)):
