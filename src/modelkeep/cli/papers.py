@@ -23,7 +23,7 @@ from modelkeep.cli.study import (
     require_all_done,
     run_shown,
 )
-from modelkeep.errors import StudyError
+from modelkeep.errors import StudyError, listed
 from modelkeep.study.ledger import DEFAULT_PATH, Ledger
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def run(
 
     from modelkeep.files import replacing
     from modelkeep.plots import png_bytes
+    from modelkeep.study.paper import PaperTable
 
     chosen = _find(name)
     folder = out if out is not None else DEFAULT_PATH.parent / name
@@ -134,14 +135,16 @@ def run(
         result = run_shown(chosen.study(size.value, seed), opened, engine_for(engine, processes, threads=1), again)
     report = chosen.report(result)
     folder.mkdir(parents=True, exist_ok=True)
-    for file, content in (("result.json", report.to_json().encode()), ("figure.png", png_bytes(report.draw()))):
+    files = {"result.json": report.to_json().encode(), "figure.png": png_bytes(report.draw())}
+    for file, content in files.items():
         with replacing(folder / file) as unfinished:
             unfinished.write_bytes(content)
+    written = [*files, *(page.name for page in (report.pages(folder) if isinstance(report, PaperTable) else ()))]
     if as_json:
         typer.echo(report.to_json())
     else:
         Console().print(report)
-        typer.echo(f"Written to {folder}: result.json and figure.png.")
+        typer.echo(f"Written to {folder}: {listed(written)}.")
     require_all_done(result)
 
 

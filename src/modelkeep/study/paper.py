@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from modelkeep.errors import bad_parameter
@@ -83,6 +84,10 @@ class PaperTable(Result):
     where: str
     cells: tuple[Cell, ...]
     claims: tuple[Claim, ...] = ()
+
+    def pages(self, folder: Path) -> tuple[Path, ...]:
+        """Write what there is to read beside the table, a file each; most tables need nothing more."""
+        return ()
 
     def rows(self) -> list[tuple[str, str]]:
         return [(f"{c.row}: {c.column}", f"{_ours(c)} · paper {_number(c.paper)}") for c in self.cells]

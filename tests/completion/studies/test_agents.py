@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from modelkeep.completion.studies.agents import tasks
 from modelkeep.completion.studies.completion import AGENTS, COMPLETION
 from modelkeep.completion.studies.printed import ALEXNET
 from modelkeep.completion.studies.reinforcement import EXPERIENCE, LAYERS, OTHER_PROCEDURES, PRINTED
+from modelkeep.completion.studies.tables import CompletionTable
 from modelkeep.rl.environments.atari import games
 from modelkeep.rl.environments.doom import SCENARIOS
 from modelkeep.rl.tasks import AgentName, Task, new_network
@@ -126,6 +128,17 @@ def test_all_six_findings_are_in_one_report() -> None:
     found = report(COMPLETION, papers)
     assert {claim.says[:2] for claim in found.claims if claim.says[0].isdigit()} == {f"{n}." for n in range(1, 7)}
     assert len({(cell.row, cell.column) for cell in found.cells}) == len(found.cells)
+
+
+def test_every_network_and_agent_has_a_page_and_the_numbers_come_back(tmp_path: Path) -> None:
+    found = report(COMPLETION, papers)
+    pages = found.pages(tmp_path)
+    assert [page.name for page in pages] == ["alexnet.html", "resnet.html", "a2c.html", "rainbow.html"]
+    assert "Conv 1" in pages[2].read_text()
+    again = CompletionTable.from_json(found.to_json())
+    cell = again.hardness["A2C"].cell("Conv 1", "T1", 1.0)
+    assert cell.statistics[1] == "0.94"
+    assert cell.runs == 3
 
 
 def test_the_fastest_procedure_for_agents_is_named() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from modelkeep.completion.hardness import Hardness
 from modelkeep.completion.studies import findings, reinforcement
 from modelkeep.completion.studies.printed import ALEXNET, RESNET50
-from modelkeep.completion.studies.tables import LAST, cells, measured
+from modelkeep.completion.studies.tables import LAST, CompletionTable, cells, measured, reported
 from modelkeep.results import Estimate
 from modelkeep.study.ledger import Record
-from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, mean
+from modelkeep.study.paper import Cell, Claim, PaperStudy, Size, above, mean
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial
 
@@ -49,8 +49,9 @@ def _once(trials: Sequence[Trial]) -> list[Trial]:
 def harder(records: Sequence[Record]) -> Claim:
     """Finding 5: single layers at α = 1, one number per network or agent and layer."""
     says = "5. RL models are harder to complete than SL models (T1, single layers, α = 1)."
-    classifiers = _layers([measured(records, name, findings.one_layer) for name in ("AlexNet", "ResNet")])
-    agents = _layers([reinforcement.measured(records, name) for name in reinforcement.PRINTED])
+    found = _found(records)
+    classifiers = _layers([found[name] for name in ("AlexNet", "ResNet")])
+    agents = _layers([found[name] for name in reinforcement.PRINTED])
     claim = above(says, "agents and classifiers, over the layers", agents, classifiers)
     return replace(claim, found=f"{claim.found} Paper: 0.52 over 14 layers of agents and 0.39 over 14 of classifiers.")
 
@@ -67,18 +68,21 @@ def _layers(found: Sequence[Hardness | None]) -> Estimate | None:
     return mean(values, 0)
 
 
-def compared(result: StudyResult) -> PaperTable:
+def _found(records: Sequence[Record]) -> dict[str, Hardness | None]:
+    """What was measured of each classifier and agent."""
+    return {
+        **{name: measured(records, name, findings.one_layer) for name in ("AlexNet", "ResNet")},
+        **{name: reinforcement.measured(records, name) for name in reinforcement.PRINTED},
+    }
+
+
+def compared(result: StudyResult) -> CompletionTable:
     """The report of finding 5."""
-    return PaperTable(
-        study=result.study,
-        where=AGENTS.where,
-        cells=tuple(_cells(result.records)),
-        claims=(harder(result.records), *reinforcement.left_out(result.records)),
-        provenance=result.provenance,
-    )
+    claims = [harder(result.records), *reinforcement.left_out(result.records)]
+    return reported(result, AGENTS.where, _cells(result.records), claims, _found(result.records))
 
 
-def everything(result: StudyResult) -> PaperTable:
+def everything(result: StudyResult) -> CompletionTable:
     """All findings: the rows of all tables, and the claims in the paper's order."""
     reports = [findings.procedures(result), findings.residual(result), findings.parameters(result)]
     numbered = [
@@ -91,16 +95,9 @@ def everything(result: StudyResult) -> PaperTable:
     ]
     rows = {(cell.row, cell.column): cell for report in reports for cell in report.cells}
     rows |= {(cell.row, cell.column): cell for cell in _cells(result.records)}
-    return PaperTable(
-        study=result.study,
-        where=COMPLETION.where,
-        cells=tuple(rows.values()),
-        claims=(
-            *(replace(claim, says=f"{number}. {claim.says.removeprefix(f'{number}. ')}") for number, claim in numbered),
-            *reinforcement.left_out(result.records),
-        ),
-        provenance=result.provenance,
-    )
+    told = [replace(claim, says=f"{number}. {claim.says.removeprefix(f'{number}. ')}") for number, claim in numbered]
+    claims = [*told, *reinforcement.left_out(result.records)]
+    return reported(result, COMPLETION.where, rows.values(), claims, _found(result.records))
 
 
 def _cells(records: Sequence[Record]) -> list[Cell]:

@@ -17,9 +17,19 @@ from modelkeep.completion.studies.settings import (
     settings,
 )
 from modelkeep.completion.studies.supervised import retrainings, trials
-from modelkeep.completion.studies.tables import LAST, at_each, cells, fewest_steps, measured, over_parts, strongest
+from modelkeep.completion.studies.tables import (
+    LAST,
+    CompletionTable,
+    at_each,
+    cells,
+    fewest_steps,
+    measured,
+    over_parts,
+    reported,
+    strongest,
+)
 from modelkeep.results import Estimate
-from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size, above
+from modelkeep.study.paper import Claim, PaperStudy, Size, above
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial
 
@@ -61,7 +71,7 @@ def procedure_trials(size: Size, seed: int) -> Sequence[Trial]:
     return found
 
 
-def procedures(result: StudyResult) -> PaperTable:
+def procedures(result: StudyResult) -> CompletionTable:
     """Finding 1, and the strongest procedure for each cut, ours from beyond the paper included."""
     alexnet = measured(result.records, "AlexNet", one_layer)
     resnet = measured(result.records, "ResNet")
@@ -78,7 +88,7 @@ def procedures(result: StudyResult) -> PaperTable:
         *cells("ResNet", resnet, RESNET50, LAST),
         *strongest("ResNet", resnet),
     )
-    return _table(PROCEDURE_STUDY, result, both, claims)
+    return reported(result, PROCEDURE_STUDY.where, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
 
 
 def one_layer(each: Retraining) -> bool:
@@ -103,7 +113,7 @@ def _schemes(found: Hardness | None) -> Claim:
     return Claim(says, told, apart <= CHANCE * len(pairs))
 
 
-def residual(result: StudyResult) -> PaperTable:
+def residual(result: StudyResult) -> CompletionTable:
     """Finding 2."""
     alexnet = measured(result.records, "AlexNet", lambda each: one_layer(each) and each.procedure in ("T1", "T2"))
     resnet = measured(result.records, "ResNet", lambda each: each.procedure in ("T1", "T2"))
@@ -131,7 +141,7 @@ def residual(result: StudyResult) -> PaperTable:
         ),
     )
     both = (*cells("AlexNet", alexnet, ALEXNET), *cells("ResNet", resnet, RESNET50, LAST))
-    return _table(RESIDUAL_STUDY, result, both, claims)
+    return reported(result, RESIDUAL_STUDY.where, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
 
 
 def _alike(alexnet: Hardness | None, resnet: Hardness | None) -> Claim:
@@ -156,12 +166,12 @@ def parameter_trials(size: Size, seed: int) -> Sequence[Trial]:
     ]
 
 
-def parameters(result: StudyResult) -> PaperTable:
+def parameters(result: StudyResult) -> CompletionTable:
     """Finding 4."""
     narrow = {(each.part, each.setting) for each in retrainings(result.records, "AlexNet small")}
     data, parts = {setting for _, setting in narrow}, {part for part, _ in narrow}
     shown = parts | {part.name for part in HORIZONTAL}
-    found = {
+    found: dict[str, Hardness | None] = {
         width: measured(
             result.records,
             width,
@@ -175,19 +185,13 @@ def parameters(result: StudyResult) -> PaperTable:
         told = above("", "small and large", small, large).found
         return Claim("", told, None if small is None or large is None else not _apart(small, large))
 
-    claims = (at_each(ALPHAS, "50 % fewer or more channels and neurons make no significant difference.", same),)
+    claims = [at_each(ALPHAS, "50 % fewer or more channels and neurons make no significant difference.", same)]
     rows = [cell for width in WIDTHS for cell in cells(width, found[width], ALEXNET if width == "AlexNet" else {})]
-    return _table(PARAMETER_STUDY, result, tuple(rows), claims)
+    return reported(result, PARAMETER_STUDY.where, rows, claims, found)
 
 
 def _apart(one: Estimate, other: Estimate) -> bool:
     return one.high < other.low or other.high < one.low
-
-
-def _table(study: PaperStudy, result: StudyResult, rows: Sequence[Cell], claims: Sequence[Claim]) -> PaperTable:
-    return PaperTable(
-        study=result.study, where=study.where, cells=tuple(rows), claims=tuple(claims), provenance=result.provenance
-    )
 
 
 PROCEDURE_STUDY = PaperStudy(

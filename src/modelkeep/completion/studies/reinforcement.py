@@ -12,10 +12,10 @@ from modelkeep.completion.studies.agents import (
     retrainings,
 )
 from modelkeep.completion.studies.printed import A3C, IMPALA, RAINBOW, Table
-from modelkeep.completion.studies.tables import cells
+from modelkeep.completion.studies.tables import CompletionTable, cells, reported
 from modelkeep.rl.tasks import AgentName
 from modelkeep.study.ledger import Record
-from modelkeep.study.paper import Cell, Claim, PaperStudy, PaperTable, Size, above
+from modelkeep.study.paper import Cell, Claim, PaperStudy, Size, above
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trial import Trial
 
@@ -122,28 +122,28 @@ def best_procedure(records: Sequence[Record]) -> Claim:
     return Claim(says, f"the fastest at α = 0.5, 0.8, 1: {'; '.join(told)}.", None)
 
 
-def _table(result: StudyResult, where: str, agents: Sequence[AgentName], claims: Sequence[Claim]) -> PaperTable:
-    return PaperTable(
-        study=result.study,
-        where=where,
-        cells=tuple(cell for agent in agents for cell in rows(result.records, agent)),
-        claims=(*claims, *left_out(result.records)),
-        provenance=result.provenance,
+def _table(result: StudyResult, where: str, agents: Sequence[AgentName], claims: Sequence[Claim]) -> CompletionTable:
+    return reported(
+        result,
+        where,
+        [cell for agent in agents for cell in rows(result.records, agent)],
+        [*claims, *left_out(result.records)],
+        {agent: measured(result.records, agent) for agent in agents},
     )
 
 
-def layers(result: StudyResult) -> PaperTable:
+def layers(result: StudyResult) -> CompletionTable:
     """The report of finding 3."""
     agents: list[AgentName] = ["A2C", "IMPALA"]
     return _table(result, LAYERS.where, agents, lower_layers(result.records))
 
 
-def others(result: StudyResult) -> PaperTable:
+def others(result: StudyResult) -> CompletionTable:
     """The report of finding 1 for agents."""
     return _table(result, OTHER_PROCEDURES.where, ["A2C"], [best_procedure(result.records)])
 
 
-def experience(result: StudyResult) -> PaperTable:
+def experience(result: StudyResult) -> CompletionTable:
     """The report of finding 6."""
     return _table(result, EXPERIENCE.where, ["Rainbow"], right_experience(result.records))
 

@@ -3,19 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from modelkeep.completion.hardness import ALPHAS, Hardness, Retraining, hardness
+from modelkeep.completion.report import completion_page
 from modelkeep.completion.studies.printed import Table
 from modelkeep.completion.studies.settings import SEEDS
 from modelkeep.completion.studies.supervised import retrainings
 from modelkeep.results import Estimate
 from modelkeep.study.ledger import Record
-from modelkeep.study.paper import Cell, Claim, mean
+from modelkeep.study.paper import Cell, Claim, PaperTable, mean
+from modelkeep.study.study import StudyResult
 
 LAST: Mapping[str, str] = {"S3 B1": "S4 B1", "S3 B1 -W": "S4 B1 -W"}
 """Our small ResNet has three sections: its last one stands beside ResNet50's last, the fourth."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompletionTable(PaperTable):
+    """Ours beside the paper's, and all that was measured of each network or agent: appendix C's rows and the bars."""
+
+    hardness: dict[str, Hardness]
+
+    def pages(self, folder: Path) -> tuple[Path, ...]:
+        """A page for each network or agent, such as alexnet.html."""
+        return tuple(
+            completion_page(found, folder / f"{name.lower().replace(' ', '-')}.html", subject=name)
+            for name, found in self.hardness.items()
+        )
+
+
+def reported(
+    result: StudyResult,
+    where: str,
+    rows: Iterable[Cell],
+    claims: Iterable[Claim],
+    found: Mapping[str, Hardness | None],
+) -> CompletionTable:
+    """The report on a study; what is not measured yet has no page."""
+    return CompletionTable(
+        study=result.study,
+        where=where,
+        cells=tuple(rows),
+        claims=tuple(claims),
+        hardness={name: each for name, each in found.items() if each is not None},
+        provenance=result.provenance,
+    )
 
 
 def measured(
