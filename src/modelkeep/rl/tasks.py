@@ -21,7 +21,7 @@ from modelkeep.rl.environments.vector import Environments
 from modelkeep.rl.impala import settings as impala
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork, minatar_network
-from modelkeep.rl.impala.population import Population, PopulationSettings
+from modelkeep.rl.impala.population import RANGES, Population, PopulationSettings, ranges_around
 from modelkeep.rl.learning import Learned, learn
 from modelkeep.rl.networks import atari_actor_critic, minatar_actor_critic
 from modelkeep.rl.rainbow import settings as rainbow
@@ -130,7 +130,8 @@ def _agent(
             def member(values: dict[str, float], seed: int) -> Impala:
                 return Impala(games(), copy.deepcopy(network), settings.evolved(values), seed)
 
-            return Population(member, PopulationSettings(size=task.population), seed)
+            ranges = ranges_around(settings) if task.small else RANGES
+            return Population(member, PopulationSettings(size=task.population, ranges=ranges), seed)
         case _:
             long = a2c.ATARI if task.steps > 10 * a2c.ATARI_SHORT.total else a2c.ATARI_SHORT
             return A2C(games()[0], network, replace(a2c.MINATAR if task.small else long, total=task.steps), seed)

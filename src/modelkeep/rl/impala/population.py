@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from modelkeep.errors import bad_parameter
 from modelkeep.rl.agent import Agent, Player
 from modelkeep.rl.environments.vector import State, within
+from modelkeep.rl.impala.settings import EVOLVED, Settings
 from modelkeep.training.batches import derived_seed
 
 
@@ -51,6 +52,16 @@ class Range:
 
 # Espeholt et al., appendix D; they draw ε from 1e-1, 1e-3, 1e-5 and 1e-7.
 RANGES = {"entropy_cost": Range(5e-5, 1e-2), "learning_rate": Range(5e-6, 5e-3), "epsilon": Range(1e-7, 1e-1)}
+
+
+def ranges_around(settings: Settings, factor: float = 3.0) -> dict[str, Range]:
+    """Ranges for a short run, whose few selections cannot find the way from values that are far off: about a preset.
+
+    >>> ranges_around(Settings(learning_rate=0.003))["learning_rate"]
+    Range(low=0.001, high=0.009)
+    """
+    found = {name: getattr(settings, name) for name in EVOLVED}
+    return {name: Range(round(value / factor, 12), round(value * factor, 12)) for name, value in found.items()}
 
 
 @dataclass(frozen=True)
