@@ -124,7 +124,7 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     searched(dying, trials=12, storage=storage)
     assert len(asked) == count, "nothing is measured twice"
     with pytest.raises(StudyError, match="other settings"):
-        searched(trials=12, storage=storage, search_seeds=[0, 2])
+        searched(trials=12, storage=str(storage), search_seeds=[0, 2])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def modulate(
     final_seeds: Sequence[int],
     held_out_seeds: Sequence[int],
     seed: int,
-    storage: Path | None = None,
+    storage: str | Path | None = None,
 ) -> Modulation:
     """Search `space` with so many trials, then compare what was found with the `baseline` on `held_out_seeds`.
 
@@ -119,7 +119,9 @@ def modulate(
     """
     _require_fit(space, baseline, direction, trials, finalists, search_seeds, final_seeds, held_out_seeds)
     identity = {"space": {name: list(values) for name, values in space.items()}, "baseline": dict(baseline)}
-    search = _search(direction, storage, {**identity, "seeds": list(search_seeds), "seed": seed})
+    search = _search(
+        direction, None if storage is None else Path(storage), {**identity, "seeds": list(search_seeds), "seed": seed}
+    )
     with measured(seed) as provenance, progress.task("searching", trials + finalists + len(held_out_seeds)) as task:
         while (done := len(_complete(search))) < trials:
             task.advance(done - task.done)
