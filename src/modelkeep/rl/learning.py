@@ -75,12 +75,14 @@ class Learned(Result):
 
     def rows(self) -> list[tuple[str, str]]:
         best = max(self.evaluations, key=lambda judged: judged.mean_return.value)
+        levels = self.last.levels
         return [
             ("agent", f"{self.agent} on {self.environment}"),
             ("steps", f"{self.last.step:,}"),
             ("mean return at first", str(self.evaluations[0].mean_return)),
             ("at the end", str(self.last.mean_return)),
             ("best", f"{best.mean_return} after {best.step:,} steps"),
+            *((f"at the end, {name}", str(found)) for name, found in levels.items() if len(levels) > 1),
         ]
 
     def draw(self) -> Figure:
