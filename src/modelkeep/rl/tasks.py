@@ -67,9 +67,18 @@ class Task:
         return tuple(self.game.split("+"))
 
     @property
+    def family(self) -> str:
+        """What its games belong to: minatar, atari or doom."""
+        return self.game.partition("/")[0]
+
+    @property
     def small(self) -> bool:
         """Whether its games are MinAtar's, for which networks and settings are small."""
-        return self.game.startswith("minatar/")
+        return self.family == "minatar"
+
+    def judges(self) -> tuple[Environments, ...]:
+        """Copies of its games to judge an agent in, which must be closed."""
+        return make_levels(self.game, max(1, JUDGES // len(self.games)))
 
     def to_json(self) -> dict[str, Any]:
         """For the parameters of a trial."""
@@ -96,18 +105,19 @@ def let_learn(
     """
     with ExitStack() as opened:
 
-        def games(copies: int, *, life_ends: bool = False) -> tuple[Environments, ...]:
-            levels = make_levels(task.game, copies, life_ends=life_ends)
+        def closing(levels: tuple[Environments, ...]) -> tuple[Environments, ...]:
             for level in levels:
                 opened.callback(level.close)
             return levels
 
-        # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
-        life_ends = task.game.startswith("atari/")
-        agent = _agent(task, lambda: games(task.copies, life_ends=life_ends), network, seed, replay)
+        def games() -> tuple[Environments, ...]:
+            # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
+            return closing(make_levels(task.game, task.copies, life_ends=task.family == "atari"))
+
+        agent = _agent(task, games, network, seed, replay)
         return agent, learn(
             agent,
-            games(max(1, JUDGES // len(task.games))),
+            closing(task.judges()),
             steps=task.steps,
             evaluate_every=task.evaluate_every,
             episodes=task.episodes,
@@ -123,7 +133,7 @@ def _agent(
         case RainbowNetwork():
             return Rainbow(games()[0], network, rainbow.MINATAR if task.small else rainbow.ATARI, seed, replay=replay)
         case ImpalaNetwork():
-            settings = impala.MINATAR if task.small else impala.LAB
+            settings = {"minatar": impala.MINATAR, "atari": impala.ATARI, "doom": impala.LAB}[task.family]
             if task.population == 1:
                 return Impala(games(), network, settings, seed)
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from modelkeep.results import Estimate
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.environments.making import make_levels
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.play import random_player, returns
 from modelkeep.rl.studies.curves import LearningCurve, LearningTable
-from modelkeep.rl.tasks import JUDGES, AgentName, Task, train
+from modelkeep.rl.tasks import AgentName, Task, train
 from modelkeep.study.once import shared_folder
 from modelkeep.study.paper import Cell, Claim, PaperStudy, Size
 from modelkeep.study.study import StudyResult
@@ -45,7 +44,7 @@ def learned(task: dict[str, Any], seed: int) -> dict[str, Any]:
     wanted = Task(**task)
     _, found = original(wanted, seed)
     levels: dict[str, Any] = {}
-    for games in make_levels(wanted.game, JUDGES):
+    for games in wanted.judges():
         chance = returns(random_player(games.actions, seed), games, wanted.episodes, seed)
         games.close()
         levels[games.name] = {
