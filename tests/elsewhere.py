@@ -81,23 +81,24 @@ class Elsewhere(TorchFunctionMode):
             return func(*args)
         if name in ("numpy", "__array__") and there:
             raise TypeError("can't convert cuda device type tensor to numpy")
-        if name == "to":
+        if name in ("to", "as_tensor"):
             return self._moved(func, args, kwargs, bool(there))
         if name == "cpu":
             return args[0].clone() if there else args[0]
-        asked = kwargs.get("device")
-        if asked is not None and torch.device(asked) == CUDA:
+        asked, drawn_by = kwargs.get("device"), kwargs.get("generator")
+        made_there = asked is not None and torch.device(asked) == CUDA
+        if made_there:
             kwargs["device"] = "cpu"
-            there = [*there, torch.zeros(1)]
-        drawn_by = kwargs.get("generator")
-        if drawn_by is not None and bool(there) != any(drawn_by is own for own in self._generators):
+        # The device of a generator is the CPU's here, whatever it was made for.
+        drawn_there = any(drawn_by is own for own in self._generators)
+        if drawn_by is not None and not drawn_there and (there or made_there):
             raise RuntimeError(f"{name}: the generator is not on the device of what is drawn")
         with torch._C.DisableTorchFunction():
             apart = [tensor for tensor in given if tensor.dim() and not self.has(tensor)]
-        if there and apart and name not in _MEET:
+        if (there or drawn_there) and apart and name not in _MEET:
             raise RuntimeError(f"{name}: expected all tensors to be on the same device")
         result = func(*args, **kwargs)
-        return self._put(result) if there and name != "copy_" else result
+        return self._put(result) if (there or made_there or drawn_there) and name != "copy_" else result
 
     def _moved(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], there: bool) -> Any:
         """`x.to(…)`: with a device, a copy that is there, or that is no longer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 from contract.little import examples, images, table
-from modelkeep import Data, Model
+from elsewhere import CUDA, Elsewhere
+from modelkeep import Data, Model, Result
 from modelkeep.access import Scores
 from modelkeep.attack import (
     apgd,
@@ -191,3 +193,22 @@ def test_every_traced_method_keeps_the_contract(name: str) -> None:
     model = images()
     report = check_method(TRACED_METHODS[name], model, examples(model))
     assert set(report.not_checked.values()) <= {"there is no CUDA device"}
+
+
+def kept_on_cuda(model: Model, method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A method of a model that is said to be on CUDA leaves nothing behind on the CPU; real CUDA is not needed."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # a certificate insists on it
+    with Elsewhere() as place:
+        there = Model.from_card(copy.deepcopy(model.module), model.card, CUDA)
+        assert isinstance(method(there, examples(model), 0), Result)
+        assert all(place.has(parameter) for parameter in there.module.parameters())
+
+
+@pytest.mark.parametrize("name", [*METHODS, *TRACED_METHODS])
+def test_every_method_works_elsewhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_on_cuda(images(), {**METHODS, **TRACED_METHODS}[name], monkeypatch)
+
+
+@pytest.mark.parametrize("name", BINARY_METHODS)
+def test_every_binary_method_works_elsewhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_on_cuda(images(2), BINARY_METHODS[name], monkeypatch)

@@ -102,7 +102,13 @@ def upset(
         judged, learnt = data.take(order[:size]), data.take(order[size:])
         flatness = _flatness(model, x[order[size:]][:batch_size])
         perturbed = Perturbed(model.forward, len(model.classes), x[0], ball)
-        generator = Model(perturbed, input_shape=model.input_shape, classes=model.classes, bounds=model.bounds)
+        generator = Model(
+            perturbed,
+            input_shape=model.input_shape,
+            classes=model.classes,
+            bounds=model.bounds,
+            device=model.device,
+        )
         fit(generator, learnt, Towards(chosen), recipe, seed=seed)
         with torch.no_grad():
             perturbation = perturbed.perturbation(chosen.to(model.device))
