@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from modelkeep.completion.hardness import Hardness, hardness
 from modelkeep.completion.studies.agents import (
+    PARTS,
     better_than_chance,
     original_trials,
     retraining_trials,
@@ -13,6 +14,7 @@ from modelkeep.completion.studies.agents import (
 )
 from modelkeep.completion.studies.printed import A3C, IMPALA, RAINBOW, Table
 from modelkeep.completion.studies.tables import CompletionTable, cells, reported
+from modelkeep.results import Estimate
 from modelkeep.rl.tasks import AgentName
 from modelkeep.study.ledger import Record
 from modelkeep.study.paper import Cell, Claim, PaperStudy, Size, above
@@ -78,33 +80,36 @@ def lower_layers(records: Sequence[Record]) -> list[Claim]:
     """Finding 3."""
     found = measured(records, "A2C")
     says = "3. For A3C lower layers are often harder to complete than upper layers."
-    if found is None or not {"Conv 1", "P"} <= set(found.parts):
-        return [Claim(says, "trials are missing.", None)]
     return [
         above(
             says,
             f"A2C, T1, α = {alpha:g}, Conv 1 and P",
-            found.cell("Conv 1", "T1", alpha).mean,
-            found.cell("P", "T1", alpha).mean,
+            _mean(found, "Conv 1", "T1", alpha),
+            _mean(found, "P", "T1", alpha),
         )
         for alpha in ALPHAS
     ]
+
+
+def _mean(found: Hardness | None, part: str, procedure: str, alpha: float) -> Estimate | None:
+    """The mean of a cell; None where its trials are not all done."""
+    cells = () if found is None else found.cells
+    return next((c.mean for c in cells if (c.part, c.procedure, c.alpha) == (part, procedure, alpha)), None)
 
 
 def right_experience(records: Sequence[Record]) -> list[Claim]:
     """Finding 6."""
     found = measured(records, "Rainbow")
     says = "6. When completing RL models access to the right experience matters."
-    if found is None or not {"T1 kept", "T1 reset"} <= set(found.procedures):
-        return [Claim(says, "trials are missing.", None)]
+    parts = [part.name for part in PARTS["Rainbow"]] if found is None else found.parts
     return [
         above(
             says,
             f"Rainbow, T1, {part}, α = {alpha:g}, replay reset and kept",
-            found.cell(part, "T1 reset", alpha).mean,
-            found.cell(part, "T1 kept", alpha).mean,
+            _mean(found, part, "T1 reset", alpha),
+            _mean(found, part, "T1 kept", alpha),
         )
-        for part in found.parts
+        for part in parts
         for alpha in ALPHAS
     ]
 
