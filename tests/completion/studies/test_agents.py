@@ -163,9 +163,7 @@ def _require_parts(task: Task, trials: Any) -> None:
             assert Part.from_json(trial.parameters["part"]).count(network) > 0
 
 
-@pytest.mark.parametrize(
-    "study", [COMPLETION, AGENTS, LAYERS, EXPERIENCE, OTHER_PROCEDURES], ids=lambda study: study.name
-)
+@pytest.mark.parametrize("study", [LAYERS, EXPERIENCE, OTHER_PROCEDURES], ids=lambda study: study.name)
 def test_a_report_is_made_whichever_trials_are_missing(study: PaperStudy) -> None:
     """One kind of trial after the other has failed: what hangs on it is missing, and nothing stands in its place."""
     kinds = {_kind(trial) for trial in study.trials("small", 0)}
