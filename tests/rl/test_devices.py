@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from modelkeep.rl.environments.making import make
 from modelkeep.rl.impala import settings as impala
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import minatar_network
+from modelkeep.rl.learning import Learned, learn
 from modelkeep.rl.networks import minatar_actor_critic
 from modelkeep.rl.rainbow import MINATAR as RAINBOW
 from modelkeep.rl.rainbow.agent import Rainbow
@@ -62,6 +64,24 @@ def test_an_agent_learns_the_same_elsewhere(made: Callable[[torch.device], Agent
     assert played_there == played
     assert there.keys() == here.keys()
     assert all(torch.equal(tensor, there[name]) for name, tensor in here.items())
+
+
+@pytest.mark.parametrize("made", [actor_critic, rainbow, actors])
+def test_a_run_elsewhere_is_kept_and_goes_on(
+    made: Callable[[torch.device], Agent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("modelkeep.rl.learning.CHECKPOINT_SECONDS", 0.0)
+
+    def run(device: torch.device, path: Path) -> Learned:
+        torch.manual_seed(0)
+        judge = make("minatar/breakout", 2)
+        return learn(made(device), judge, steps=200, evaluate_every=100, episodes=2, seed=0, checkpoint=path)
+
+    with torch.random.fork_rng(devices=[]):
+        here = run(torch.device("cpu"), tmp_path / "here")
+        with Elsewhere():
+            there, again = run(CUDA, tmp_path / "there"), run(CUDA, tmp_path / "there")
+    assert there.evaluations == again.evaluations == here.evaluations
 
 
 def test_what_is_forgotten_is_found() -> None:
