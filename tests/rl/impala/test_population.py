@@ -1,4 +1,4 @@
-"""Population-based training of members whose score is a known function of what evolves, and of real agents."""
+"""Population-based training of members whose scores are a known function of what evolves, and of real agents."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Toy:
         self.network.weight.data += math.exp(-abs(math.log(self.settings.learning_rate / OPTIMUM)))
         return 5
 
-    def score(self) -> float | None:
-        return self.skill
+    def scores(self) -> tuple[float, ...] | None:
+        return (self.skill,)
 
     def inherit(self, parent: Toy, values: Mapping[str, float]) -> None:
         self.network.load_state_dict(parent.network.state_dict())
@@ -101,6 +101,20 @@ def test_a_fifth_is_replaced_and_every_value_moves_by_the_factor() -> None:
     for i in ranked[:2]:
         ratios = [population.values[i]["learning_rate"] / before[parent] for parent in ranked[-2:]]
         assert any(ratio == pytest.approx(1.2) or ratio == pytest.approx(1 / 1.2) for ratio in ratios)
+
+
+def test_levels_of_all_scales_count_alike() -> None:
+    """The one who is best at two small levels of three is copied, and who is best at the large one is not."""
+    told = {0: (1.0, 1.0, 900.0), 1: (2.0, 2.0, 100.0), 2: (3.0, 3.0, 500.0)}
+
+    class Told(Toy):
+        def scores(self) -> tuple[float, ...] | None:
+            return told.get(population.members.index(self))
+
+    population = Population(Told, replace(TOYS, size=4, interval=1), seed=0)
+    population.advance()
+    assert population.best == 2
+    assert [member.children for member in population.members] == [0, 1, 0, 0], "nothing is known of the last one"
 
 
 def test_the_values_at_the_start_are_log_uniform() -> None:
@@ -179,7 +193,7 @@ def test_a_member_inherits_weights_and_optimizer_but_plays_on_where_it_was() -> 
     child.inherit(parent, {"entropy_cost": 0.5})
     assert torch.equal(child.actors.observations, seen)
     assert child.settings == replace(child.settings, entropy_cost=0.5)
-    assert child.score() is None
+    assert child.scores() is None
     inherited, own = child.state()[0], parent.state()[0]
     for name in own:
         if name.startswith(("network/", "optimizer/")):

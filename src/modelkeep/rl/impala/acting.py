@@ -15,7 +15,7 @@ from modelkeep.rl.environments.vector import Environments, State, Stepped, withi
 from modelkeep.rl.impala.network import ImpalaNetwork
 from modelkeep.training.batches import derived_seed
 
-RECENT = 100  # episodes of each level, whose mean return is the score
+RECENT = 100  # episodes of each level, whose mean return is its score
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -107,11 +107,11 @@ class Impala:
 
         return play
 
-    def score(self) -> float | None:
-        """The mean return of each level's latest episodes, averaged over the levels; None before all have ended one."""
+    def scores(self) -> tuple[float, ...] | None:
+        """The mean return of the latest episodes of each level; None before all have ended one."""
         if not all(self.actors.returns):
             return None
-        return float(np.mean([np.mean(returns) for returns in self.actors.returns]))
+        return tuple(float(np.mean(returns)) for returns in self.actors.returns)
 
     def inherit(self, parent: Impala, values: Mapping[str, float]) -> None:
         """Go on with the parent's weights and optimizer, and with new values of some settings."""
@@ -149,8 +149,8 @@ class Impala:
         self.settings = self.settings.evolved(values["evolved"])
 
     def metrics(self) -> dict[str, float]:
-        """Per step, the two losses and the entropy, since the last call; and the score."""
+        """Per step, the two losses and the entropy, since the last call; and the mean of the scores."""
         found = {name: total / self._updates for name, total in self._sums.items()}
         self._sums, self._updates = Counter(), 0
-        score = self.score()
-        return found if score is None else found | {"score": score}
+        scores = self.scores()
+        return found if scores is None else found | {"score": float(np.mean(scores))}

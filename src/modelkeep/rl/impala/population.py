@@ -1,8 +1,8 @@
 """Population-based training: agents that learn side by side; the worst go on as changed copies of the best.
 
-Jaderberg et al. (2017). Each of the members has its own values of some settings. Now and then the lowest fifth by score
-copies weights and values from a member of the highest fifth (exploit: truncation selection) and multiplies or divides
-each value by 1.2 (explore).
+Jaderberg et al. (2017). Each of the members has its own values of some settings. Now and then the lowest fifth copies
+weights and values from a member of the highest fifth (exploit: truncation selection) and multiplies or divides each
+value by 1.2 (explore).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from modelkeep.training.batches import derived_seed
 class Member(Agent, Protocol):
     """An agent that can be one of a population."""
 
-    def score(self) -> float | None:
-        """How good it is now, the more the better; None where that is not known yet."""
+    def scores(self) -> tuple[float, ...] | None:
+        """How good it is now at each level, the more the better; None where that is not known yet."""
         ...
 
     def inherit(self, parent: Self, values: Mapping[str, float]) -> None:
@@ -134,12 +134,19 @@ class Population(Generic[M]):
         return self.members[self.best].player(seed)
 
     def _ranked(self) -> list[int]:
-        """The members whose score is known, the worst first."""
-        scores = {i: score for i, member in enumerate(self.members) if (score := member.score()) is not None}
-        return sorted(scores, key=lambda i: (scores[i], -i))
+        """The members whose scores are known, the worst first: by how often they are better than another at a level.
+
+        Returns of different games have different scales, and the mean of the scores would be that of a few of them.
+        """
+        known = {i: found for i, member in enumerate(self.members) if (found := member.scores()) is not None}
+        if not known:
+            return []
+        scores = np.array(list(known.values()))  # (members, levels)
+        wins = np.sign(scores[:, None] - scores).sum(axis=(1, 2))
+        return [i for _, i in sorted(zip(wins, known, strict=True), key=lambda each: (each[0], -each[1]))]
 
     def _evolve(self, ranked: list[int]) -> None:
-        """Exploit and explore, among the members whose score is known."""
+        """Exploit and explore, among the members whose scores are known."""
         if len(ranked) < 2:
             return
         count = max(1, int(self.settings.truncation * len(ranked)))
