@@ -134,6 +134,8 @@ def _agent(
             return Rainbow(games()[0], network, rainbow.MINATAR if task.small else rainbow.ATARI, seed, replay=replay)
         case ImpalaNetwork():
             settings = {"minatar": impala.MINATAR, "atari": impala.ATARI, "doom": impala.LAB}[task.family]
+            if settings.total is not None:
+                settings = replace(settings, total=max(1, task.steps // task.population))
             if task.population == 1:
                 return Impala(games(), network, settings, seed)
 

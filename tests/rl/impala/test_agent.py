@@ -17,6 +17,7 @@ from modelkeep.rl.environments.vector import State, Stepped
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork
 from modelkeep.rl.impala.settings import LAB, Settings
+from modelkeep.training.part import tensors_of
 
 SMALL = Settings(unroll=8)
 
@@ -53,6 +54,22 @@ def test_a_resumed_run_ends_with_the_same_bits(lag: int) -> None:
     assert equal(resumed.state(), whole.state())
     assert all(torch.equal(tensor, tensors[name]) for name, tensor in kept.items())  # nobody wrote into the state
     assert not equal(agent(settings, seed=1, levels=2).state(), agent(settings, levels=2).state())
+
+
+def test_the_learning_rate_falls_to_nothing_also_after_a_pause() -> None:
+    settings = replace(SMALL, lag=0, total=5 * 24)  # five advances of three copies
+    falling = agent(settings)
+    rates = []
+    for number in range(7):
+        if number == 3:
+            state, falling = falling.state(), agent(settings)
+            falling.restore((state[0], json.loads(json.dumps(state[1]))))
+        before = tensors_of(falling.network)["linear.weight"].clone()
+        falling.advance()
+        rates.append(falling.optimizer.param_groups[0]["lr"] / settings.learning_rate)
+        moved = not torch.equal(before, tensors_of(falling.network)["linear.weight"])
+        assert moved == (number < 5)
+    assert rates == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.0, 0.0])
 
 
 def test_lag_is_how_many_updates_old_the_acting_weights_are() -> None:

@@ -46,6 +46,7 @@ class Impala:
         self.optimizer = torch.optim.RMSprop(trained, lr=settings.learning_rate, alpha=settings.decay)
         self.actors = Actors(environments, network, seed)
         self.queue: deque[Unroll] = deque()
+        self.taken = 0  # environment steps
         self._sums: Counter[str] = Counter()
         self._updates = 0
 
@@ -54,7 +55,9 @@ class Impala:
         self.queue.append(self.actors.unroll(self.network, self.settings.unroll))
         if len(self.queue) > self.settings.lag:
             self.learn(self.queue.popleft().to(self.actors.device))
-        return self.settings.unroll * self.actors.copies
+        steps = self.settings.unroll * self.actors.copies
+        self.taken += steps
+        return steps
 
     def learn(self, unroll: Unroll) -> None:
         """One update: the value moves to V-trace's, the policy to what went better than expected (section 4.2)."""
@@ -78,8 +81,9 @@ class Impala:
                 f"The loss of IMPALA became {loss.item()}. A smaller learning rate than {settings.learning_rate} or a "
                 f"larger epsilon than {settings.epsilon} may help."
             )
+        left = 1.0 if settings.total is None else max(0.0, 1 - self.taken / settings.total)
         for group in self.optimizer.param_groups:  # a population changes them while it learns
-            group["lr"], group["eps"] = settings.learning_rate, settings.epsilon
+            group["lr"], group["eps"] = left * settings.learning_rate, settings.epsilon
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_norm)
@@ -132,7 +136,7 @@ class Impala:
             tensors |= {f"queue/{i}/{name}": tensor for name, tensor in tensors_of_unroll(unroll).items()}
         evolved = {name: getattr(self.settings, name) for name in EVOLVED}
         kept = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-        return kept, {"actors": values, "waiting": len(self.queue), "evolved": evolved}
+        return kept, {"actors": values, "waiting": len(self.queue), "evolved": evolved, "taken": self.taken}
 
     def restore(self, state: State) -> None:
         """Go on from where `state` was taken, exactly."""
@@ -146,7 +150,7 @@ class Impala:
         self.optimizer.load_state_dict(optimizer)
         self.actors.restore((within(tensors, "actors/"), values["actors"]))
         self.queue = deque(Unroll(**within(tensors, f"queue/{i}/")) for i in range(values["waiting"]))
-        self.settings = self.settings.evolved(values["evolved"])
+        self.settings, self.taken = self.settings.evolved(values["evolved"]), values["taken"]
 
     def metrics(self) -> dict[str, float]:
         """Per step, the two losses and the entropy, since the last call; and the mean of the scores."""

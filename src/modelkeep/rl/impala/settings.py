@@ -32,6 +32,8 @@ class Settings:
     """Steps of each copy between two updates."""
     lag: int = 1
     """How many updates the actors' weights are behind the learner's; 0 is on-policy."""
+    total: int | None = None
+    """Environment steps over which the learning rate falls linearly to 0; None: it stays."""
     gradient_norm: float = 40.0
     """The gradient is scaled down to it."""
     reward: Literal["raw", "clipped", "optimistic"] = "clipped"
@@ -46,8 +48,8 @@ class Settings:
         for name in ("decay", "discount"):
             if not 0 <= getattr(self, name) <= 1:
                 raise bad_parameter("Settings", name, "between 0 and 1", getattr(self, name))
-        for name, least in (("unroll", 1), ("lag", 0)):
-            if getattr(self, name) < least:
+        for name, least in (("unroll", 1), ("lag", 0), ("total", 1)):
+            if (value := getattr(self, name)) is not None and value < least:
                 raise bad_parameter("Settings", name, f"an integer of at least {least}", getattr(self, name))
         if self.reward not in ("raw", "clipped", "optimistic"):
             raise bad_parameter("Settings", "reward", "'raw', 'clipped' or 'optimistic'", self.reward)
@@ -72,12 +74,12 @@ class Settings:
         return 0.3 * squeezed.clamp(max=0) + 5 * squeezed.clamp(min=0)
 
 
-ATARI = Settings()
-"""Espeholt et al.'s for Atari, but for the learning rate, which is not annealed here."""
+ATARI = Settings(total=50_000_000)
+"""Espeholt et al.'s for Atari: 200 million frames."""
 
 LAB = Settings(learning_rate=4.8e-4, entropy_cost=2.5e-4, epsilon=0.1, unroll=100, reward="optimistic")
 """Espeholt et al.'s for DeepMind Lab. The first three are those of their code; in the papers populations find them."""
 
-MINATAR = Settings(learning_rate=2e-3, entropy_cost=5e-3, unroll=10)
+MINATAR = Settings(learning_rate=2e-3, entropy_cost=5e-3, unroll=10, total=500_000)
 """For 32 copies of a MinAtar game and `minatar_network`. With 0.001 Breakout was forgotten again, with ATARI's 0.01
 Asterix is not learned so soon."""
