@@ -81,5 +81,5 @@ LAB = Settings(learning_rate=4.8e-4, entropy_cost=2.5e-4, epsilon=0.1, unroll=10
 """Espeholt et al.'s for DeepMind Lab. The first three are those of their code; in the papers populations find them."""
 
 MINATAR = Settings(learning_rate=2e-3, entropy_cost=5e-3, unroll=10, total=500_000)
-"""For 32 copies of a MinAtar game and `minatar_network`. With 0.001 Breakout was forgotten again, with ATARI's 0.01
-Asterix is not learned so soon."""
+"""For 32 copies of a MinAtar game and `minatar_network`. The entropy cost was chosen at a constant learning rate: with
+0.001 Breakout was forgotten again, with ATARI's 0.01 Asterix was not learned so soon."""
