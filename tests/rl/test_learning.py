@@ -103,6 +103,12 @@ def test_each_level_is_judged_by_itself() -> None:
     assert [text.get_text() for text in learned.draw().axes[0].get_legend().get_texts()] == ["once", "thrice"]  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("levels", [[], [Paid("once"), Paid("once", 3)]], ids=["none", "one twice"])
+def test_levels_that_cannot_be_told_apart_are_refused(levels: list[Paid]) -> None:
+    with pytest.raises(InputError, match="several that differ"):
+        learn(Counting(), levels, steps=6, evaluate_every=6, episodes=2, seed=0)
+
+
 def test_the_errors_of_levels_add_up_as_independent_ones_do() -> None:
     """Against the quantiles of the mean of two normal numbers with the deviations 3 and 4: that of 5 / 2."""
     of = {name: Estimate(0.0, -1.96 * sd, 1.96 * sd, 10) for name, sd in (("a", 3.0), ("b", 4.0))}

@@ -133,6 +133,8 @@ def learn(
             raise bad_parameter("learn", name, "at least 1", value)
     path = None if checkpoint is None else Path(checkpoint)
     judges = tuple(judge) if isinstance(judge, Sequence) else (judge,)
+    if not judges or len({level.name for level in judges}) < len(judges):
+        raise bad_parameter("learn", "judge", "a game, or several that differ", [level.name for level in judges])
     run = _Run(agent, judges, steps, evaluate_every, episodes, seed)
     run.start(path)
     with interruption.held_back(path is not None) as interrupted, progress.task("learning", steps) as task:

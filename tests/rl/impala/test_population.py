@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from modelkeep.errors import InputError
+from modelkeep.errors import CheckpointError, InputError
 from modelkeep.rl.agent import Agent, Player
 from modelkeep.rl.environments.making import make
 from modelkeep.rl.environments.vector import State
@@ -137,13 +137,13 @@ def test_a_range_is_of_positive_numbers() -> None:
             Range(low, high)
 
 
-def agents(seed: int) -> Population[Impala]:
+def agents(seed: int, settings: Settings = Settings(unroll=5)) -> Population[Impala]:  # noqa: B008  (frozen)
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(seed)
         network = ImpalaNetwork((4, 10, 10), 3, channels=(4,), blocks=1, linear=16, lstm=16, scale=1.0)
 
     def member(values: dict[str, float], seed: int) -> Impala:
-        return Impala([make("minatar/breakout", 4)], copy.deepcopy(network), Settings(unroll=5).evolved(values), seed)
+        return Impala([make("minatar/breakout", 4)], copy.deepcopy(network), settings.evolved(values), seed)
 
     return Population(member, PopulationSettings(size=3, interval=2), seed)
 
@@ -181,6 +181,17 @@ def test_a_population_learns_in_the_loop_of_all_agents_and_resumes(tmp_path: Pat
     assert run(again).evaluations == learned.evaluations
     assert len(learned.evaluations) == 3
     assert all(torch.equal(tensor, again.state()[0][name]) for name, tensor in first.state()[0].items())
+
+
+def test_the_checkpoint_of_members_with_other_settings_is_refused(tmp_path: Path) -> None:
+    def run(population: Population[Impala]) -> Learned:
+        path = tmp_path / "run.safetensors"
+        judge = make("minatar/breakout", 2)
+        return learn(population, judge, steps=120, evaluate_every=60, episodes=2, seed=3, checkpoint=path)
+
+    run(agents(0))
+    with pytest.raises(CheckpointError, match="another run: begins was"):
+        run(agents(0, Settings(unroll=5, discount=0.9)))
 
 
 def test_a_member_inherits_weights_and_optimizer_but_plays_on_where_it_was() -> None:

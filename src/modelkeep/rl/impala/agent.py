@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import torch
@@ -134,9 +135,14 @@ class Impala:
             tensors |= {f"optimizer/{i}/{name}": tensor for name, tensor in moments.items()}
         for i, unroll in enumerate(self.queue):
             tensors |= {f"queue/{i}/{name}": tensor for name, tensor in tensors_of_unroll(unroll).items()}
-        evolved = {name: getattr(self.settings, name) for name in EVOLVED}
         kept = {name: tensor.detach().clone() for name, tensor in tensors.items()}
-        return kept, {"actors": values, "waiting": len(self.queue), "evolved": evolved, "taken": self.taken}
+        return kept, {
+            "actors": values,
+            "waiting": len(self.queue),
+            # All of them: a population is known by its members' states, and theirs may differ in more than it changes.
+            "settings": asdict(self.settings),
+            "taken": self.taken,
+        }
 
     def restore(self, state: State) -> None:
         """Go on from where `state` was taken, exactly."""
@@ -150,7 +156,8 @@ class Impala:
         self.optimizer.load_state_dict(optimizer)
         self.actors.restore((within(tensors, "actors/"), values["actors"]))
         self.queue = deque(Unroll(**within(tensors, f"queue/{i}/")) for i in range(values["waiting"]))
-        self.settings, self.taken = self.settings.evolved(values["evolved"]), values["taken"]
+        self.settings = self.settings.evolved({name: values["settings"][name] for name in EVOLVED})
+        self.taken = values["taken"]
 
     def metrics(self) -> dict[str, float]:
         """Per step, the two losses and the entropy, since the last call; and the mean of the scores."""
