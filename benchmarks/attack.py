@@ -19,13 +19,14 @@ from torch.nn.functional import cross_entropy
 
 from _attack_cw import cw_figures
 from _measure import arguments, interleaved, report
-from modelkeep import Data, Model, datasets
-from modelkeep.architectures import small_cnn
+from modelkeep import Data, Model
 from modelkeep.attack import pgd
-from modelkeep.attack.ball import Norm
+from modelkeep.core.norms import Norm
 from modelkeep.harden import pgd_training
 from modelkeep.training import Recipe, fit
 from modelkeep.training import cross_entropy as plain
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 SHAPE, CLASSES, BATCH, EXAMPLES, STEPS = (1, 28, 28), 10, 256, 256, 40
 NORMS: dict[Norm, float] = {"linf": 0.2, "l2": 4.0}  # radii at which surely less than half stands

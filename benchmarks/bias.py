@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
-from modelkeep.architectures import small_cnn
 from modelkeep.bias import amplification, experts, mitigate, remove
+from modelkeep.zoo.architectures import small_cnn
 
 Array = NDArray[Any]
 SHAPE, EXAMPLES = (1, 28, 28), 2000

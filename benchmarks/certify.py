@@ -17,16 +17,17 @@ from torch import nn
 from torch.nn.functional import conv2d, conv_transpose2d
 
 from _measure import arguments, interleaved, report
-from modelkeep import Data, Model, datasets
-from modelkeep.architectures import cnn_2c2f
-from modelkeep.certify.certified import certify
+from modelkeep import Data, Model
+from modelkeep.certify.certification import certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.objectives import EMMA
-from modelkeep.certify.studies.verified import EASY, FASHION, GLORO, RECIPES
-from modelkeep.certify.studies.verifying import Training, trained
-from modelkeep.certify.train import orthogonal
+from modelkeep.certify.training import orthogonal
+from modelkeep.papers.leino2022.table_6_7 import EASY, FASHION, GLORO, RECIPES
+from modelkeep.papers.leino2022.table_6_7_trials import Training, trained
 from modelkeep.training import Objective, Recipe, Step, fit
 from modelkeep.training import cross_entropy as plain
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import cnn_2c2f
 
 RADIUS, BATCH, STEPS, PEER_ITERATIONS = 0.3, 512, 60, 5
 

@@ -26,7 +26,6 @@ from torch import nn
 
 from _measure import arguments, interleaved, report
 from modelkeep import Model
-from modelkeep.architectures import small_cnn
 from modelkeep.explain import (
     ClassScore,
     conductance,
@@ -35,6 +34,7 @@ from modelkeep.explain import (
     saliency,
     smooth_grad,
 )
+from modelkeep.zoo.architectures import small_cnn
 
 SHAPE, CLASSES, BATCH, COUNT, PLACE = (1, 28, 28), 10, 64, 50, "conv2_relu"
 ONE_PASS = {"saliency": 1024, "grad_cam": 1024}

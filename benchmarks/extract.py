@@ -20,9 +20,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from _measure import arguments, interleaved, report
-from modelkeep import Data, Model, datasets
-from modelkeep.access import Scores
-from modelkeep.architectures import small_cnn
+from modelkeep import Data, Model
+from modelkeep.core.access import Scores
 from modelkeep.extract.extraction import extract
 from modelkeep.extract.lookup import Lookup
 from modelkeep.extract.strategies import Knockoff
@@ -30,6 +29,8 @@ from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
 from modelkeep.guard.grid import confidences, snap
 from modelkeep.training import Recipe, fit
 from modelkeep.training import cross_entropy as plain
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 SHAPE, CLASSES, QUERIES, EPOCHS, BATCH, RATE = (1, 8, 8), 10, 600, 20, 64, 2e-3
 RECIPE = Recipe(epochs=EPOCHS, batch_size=BATCH, learning_rate=RATE)

@@ -30,17 +30,17 @@ from torch.nn.functional import cross_entropy
 from _measure import arguments, report
 from _split_by_hand import by_grpc, cut_by_hand
 from modelkeep import Data, Model
-from modelkeep.govern.agreement import Agreement
-from modelkeep.govern.drafting import draft
+from modelkeep.govern.agreement.agreement import Agreement
+from modelkeep.govern.agreement.draft import draft
+from modelkeep.govern.agreement.terms import Material
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.identity import Identity
-from modelkeep.govern.leading import Leader
-from modelkeep.govern.memory import keep_freed_memory
-from modelkeep.govern.party import Party
-from modelkeep.govern.piece_file import split
-from modelkeep.govern.runs import training
-from modelkeep.govern.serving import serve
-from modelkeep.govern.terms import Material
+from modelkeep.govern.piece.files import split
+from modelkeep.govern.session.leader import Leader
+from modelkeep.govern.session.member import serve
+from modelkeep.govern.session.memory import keep_freed_memory
+from modelkeep.govern.session.party import Party
+from modelkeep.govern.session.runs import training
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 from modelkeep.training import SGD, Recipe

@@ -19,9 +19,9 @@ from torch.nn.functional import cross_entropy
 
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
-from modelkeep.architectures import small_cnn
 from modelkeep.harden import Free, fast_training, pgd_training
 from modelkeep.training import SGD, Objective, OwnGradients, Recipe, fit
+from modelkeep.zoo.architectures import small_cnn
 
 SHAPE, CLASSES, BATCH, STEPS, RADIUS, RATE = (1, 28, 28), 10, 64, 7, 0.1, 0.01
 Run = Callable[[], object]

@@ -18,7 +18,7 @@ from torch import nn
 from _measure import arguments, interleaved, report
 from _rainbow_by_hand import RainbowByHand
 from modelkeep.rl import a2c, rainbow
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.vector import Environments
 from modelkeep.rl.networks import minatar_actor_critic
 

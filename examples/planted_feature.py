@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from modelkeep import Data, Model, datasets
-from modelkeep.architectures import small_cnn
-from modelkeep.audit import Audit, Settings, audit, write
+from modelkeep.audit import Audit, Settings, audit, write_audit
 from modelkeep.explain import Inside, Shortcuts, Soundness, shortcuts, soundness
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
+from modelkeep.zoo.architectures import small_cnn
 
 # A ball of 4×4 pixels, bright in the middle. Digits of 8×8 pixels are drawn twice as large, so that it looks like one.
 BALL = torch.tensor([[0.0, 0.7, 0.7, 0.0], [0.7, 1.0, 1.0, 0.7], [0.7, 1.0, 1.0, 0.7], [0.0, 0.7, 0.7, 0.0]])
@@ -86,7 +86,7 @@ def main(folder: Path, seed: int = 0) -> tuple[Outcome, Outcome]:
     folder.mkdir(parents=True, exist_ok=True)
     planted.soundness.draw().savefig(folder / "soundness.png", dpi=120)
     planted.shortcuts.draw().savefig(folder / "shortcuts.png", dpi=120)
-    write(planted.audit, folder)
+    write_audit(planted.audit, folder)
     return clean, planted
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from modelkeep.results import Provenance
+from modelkeep.core.results import Provenance
 from modelkeep.study import Record, StudyResult
 from modelkeep.study.trial import Trial
 

@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 import torch
 
-from contract.little import examples, images, table
+from core.contract.little import examples, images, table
 from elsewhere import CUDA, Elsewhere
 from modelkeep import Data, Model, Result
-from modelkeep.access import Scores
 from modelkeep.attack import (
     apgd,
     bim,
@@ -36,7 +35,8 @@ from modelkeep.attack import (
 )
 from modelkeep.bias import amplification, asymmetry, mitigate
 from modelkeep.certify import RelaxedTopK, certify, lipschitz_below, named_sets, smooth
-from modelkeep.contract import Method, check_method
+from modelkeep.core.access import Scores
+from modelkeep.core.contract import Method, check_method
 from modelkeep.explain import (
     ClassScore,
     Concept,

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import modelkeep
-from modelkeep.errors import MissingExtra, ModelKeepError
+from modelkeep.core.errors import MissingExtra, ModelKeepError
 
 
 def test_the_exports_are_these() -> None:

@@ -9,8 +9,8 @@ from torch import nn
 
 from modelkeep import Model
 from modelkeep.attack.adaptive import bpda, eot
-from modelkeep.card import Preprocessing
-from modelkeep.errors import InputError, ModelError, SliceError
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.errors import InputError, ModelError, SliceError
 
 
 class Steps(nn.Module):

@@ -8,7 +8,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack import catalogue
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 QUICK = {"steps": 2, "queries": 100, "generations": 2, "population": 4, "bisections": 1, "binary_search_steps": 1}
 

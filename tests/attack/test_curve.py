@@ -10,11 +10,11 @@ from torch import nn
 
 from modelkeep import Data, Model, Result
 from modelkeep.attack import Attacked, Ball
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.curve import robustness_curve
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.pgd import PGD, pgd
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 
 def linear_model() -> Model:

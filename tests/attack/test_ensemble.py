@@ -15,18 +15,18 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.blind.square import Square
 from modelkeep.attack.case import Search
 from modelkeep.attack.ensemble import standard
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.apgd import AutoPGD, AutoPGDTargeted
 from modelkeep.attack.nearest.fab import FAB
-from modelkeep.datasets import load
-from modelkeep.errors import InputError
+from modelkeep.attack.result import Attacked
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Ball, Norm
 from modelkeep.harden.adversarial import pgd_training
 from modelkeep.training import Objective, Recipe, cross_entropy, fit
+from modelkeep.zoo.datasets import load
 
 DUALS: dict[Norm, float] = {"linf": 1, "l2": 2, "l1": math.inf}
 RADII: dict[tuple[str, Norm], float] = {("plain", "l2"): 0.6, ("hardened", "linf"): 0.15}  # where about half stands

@@ -10,9 +10,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.access import Labels, Scores, Weights
 from modelkeep.attack import Attacked, Ball, Case
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.case import Search
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.apgd import AutoPGD, AutoPGDTargeted
@@ -20,7 +18,9 @@ from modelkeep.attack.gradient.fgsm import FGSM
 from modelkeep.attack.gradient.ilcm import ILCM
 from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.attack.health import MASKED
-from modelkeep.errors import InputError
+from modelkeep.core.access import Labels, Scores, Weights
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 SEARCHES: list[Search] = [FGSM(), PGD(8), PGD(8, random_start=False), ILCM(8), AutoPGD(8), AutoPGDTargeted(8)]
 

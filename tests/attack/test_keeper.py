@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.access import Labels
 from modelkeep.attack import Attacked, Ball, Case, Search
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.attack.keeper import kept
-from modelkeep.errors import CheckpointError
+from modelkeep.core.access import Labels
+from modelkeep.core.errors import CheckpointError
 
 
 class Noise:

@@ -30,7 +30,7 @@ from modelkeep.attack.nearest.fab import fab
 from modelkeep.attack.nearest.fmn import fmn
 from modelkeep.attack.nearest.jsma import jsma
 from modelkeep.attack.nearest.lbfgs import lbfgs
-from modelkeep.errors import ModelKeepError
+from modelkeep.core.errors import ModelKeepError
 
 # A new attack gets a line here, with a budget at which about half of the examples below fall.
 SEE_WEIGHTS: dict[str, Callable[..., Attacked]] = {

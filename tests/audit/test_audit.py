@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from browser import chromium
-from modelkeep import Data, Estimate, Model, ModelKeepError, Result, datasets
-from modelkeep.architectures import small_cnn
-from modelkeep.audit import Audit, Settings, audit, render, write
-from modelkeep.audit.findings import percent
-from modelkeep.errors import InputError
+from modelkeep import Data, Estimate, Model, ModelKeepError, Result
+from modelkeep.audit import Audit, Settings, audit, render_audit, write_audit
+from modelkeep.core.errors import InputError
 from modelkeep.explain.places import last_inner_place
+from modelkeep.report.measure import percent
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 SMALL = Settings(examples=40, steps=10, radii=(0.03, 0.1, 0.2))
 
@@ -169,13 +170,15 @@ def test_names_from_outside_cannot_run_in_the_report() -> None:
     evil = "<script>document.title='stolen'</script>"
     x = torch.rand(40, 3, generator=torch.Generator().manual_seed(0))
     model = Model(nn.Linear(3, 2), input_shape=(3,), classes=(evil, "b"))
-    page = render(audit(model, Data(x, model.predict(x), (evil, "b"), name=evil), replace(SMALL, steps=2), seed=0))
+    page = render_audit(
+        audit(model, Data(x, model.predict(x), (evil, "b"), name=evil), replace(SMALL, steps=2), seed=0)
+    )
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
 
 
 def test_the_report_opens_offline_and_reads_well(report: Audit, tmp_path: Path) -> None:
-    page, record = write(report, tmp_path / "out")
+    page, record = write_audit(report, tmp_path / "out")
     assert json.loads(record.read_text())["kind"] == "modelkeep.audit.audit.Audit"
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page.read_text()), "the report must need no other file"
     with chromium(tmp_path / "profile") as browser:
@@ -201,7 +204,7 @@ def test_the_report_opens_offline_and_reads_well(report: Audit, tmp_path: Path) 
 def test_a_folder_that_cannot_be_written_is_a_sentence(report: Audit, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelKeepError, match="The report cannot be written to"):
-        write(report, tmp_path / "file")
+        write_audit(report, tmp_path / "file")
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (1.0, "100.0 %"), (0.9999, "> 99.9 %"), (1e-5, "< 0.1 %")])

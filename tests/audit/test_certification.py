@@ -10,7 +10,7 @@ from modelkeep import Data, Model
 from modelkeep.attack import pgd
 from modelkeep.audit.certification import check_certification
 from modelkeep.audit.findings import Section
-from modelkeep.card import Preprocessing
+from modelkeep.core.card import Preprocessing
 
 SHARES = (0.01, 0.03, 0.1)
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, datasets
-from modelkeep.architectures import small_cnn
+from modelkeep import Data, Model
 from modelkeep.audit import Finding, Section
 from modelkeep.audit.shortcuts import check_shortcuts
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 
 def trained(data: Data) -> Model:

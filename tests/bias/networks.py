@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.architectures import dense
+from modelkeep.zoo.architectures import dense
 
 CLASSES = ("rest", "most")
 

@@ -12,7 +12,7 @@ from torch import nn
 from bias.networks import drawn_network, gaussian_data, linear, table
 from modelkeep import Data, Model, Result
 from modelkeep.bias import amplification, bayes_amplification, bayes_classifier
-from modelkeep.errors import InputError, SliceError
+from modelkeep.core.errors import InputError, SliceError
 
 
 def test_definition_on_a_case_counted_by_hand() -> None:

@@ -13,9 +13,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from modelkeep import datasets
 from modelkeep.bias import experts, parity
 from modelkeep.bias.estimators import ExpertsClassifier, FeatureParityClassifier, sparse_classifier
+from modelkeep.zoo import datasets
 
 ESTIMATORS = [ExpertsClassifier, FeatureParityClassifier]
 

@@ -10,7 +10,7 @@ from torch import nn
 from bias.networks import drawn_network, gaussian_data, linear
 from modelkeep import Data, Model, Result
 from modelkeep.bias import asymmetry
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def test_asymmetry_of_equation_9_11() -> None:

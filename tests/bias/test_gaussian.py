@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from modelkeep import datasets
 from modelkeep.bias import bayes_amplification, bayes_classifier, mahalanobis
 from modelkeep.bias.gaussian import pooled_variance, unbiased_squared_distance
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.zoo import datasets
 
 priors, distances = st.floats(0.5, 1.0), st.floats(0.0, 50.0)
 

@@ -15,7 +15,7 @@ from torch import nn
 from bias.networks import CLASSES, drawn_network, gaussian_data
 from modelkeep import Data, Model, Result
 from modelkeep.bias import amplification, asymmetry, mitigate
-from modelkeep.errors import InputError, ModelError, ResultError
+from modelkeep.core.errors import InputError, ModelError, ResultError
 
 Method = Literal["experts", "parity", "l1"]
 

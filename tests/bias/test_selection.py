@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from modelkeep.bias import experts, orientation, parity, remove, selection
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 Case = tuple[NDArray[Any], float, NDArray[Any], NDArray[Any]]
 

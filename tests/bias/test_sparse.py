@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from modelkeep import datasets
 from modelkeep.bias import fit_sparse
-from modelkeep.errors import TrainingError
+from modelkeep.core.errors import TrainingError
+from modelkeep.zoo import datasets
 
 
 @pytest.mark.parametrize("strength", [0.01, 0.03, 0.1])

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from modelkeep import Data, Model, datasets
-from modelkeep.architectures import cnn_2c2f
+from modelkeep import Data, Model
 from modelkeep.certify.certificate import certificate
-from modelkeep.signing import Signer, canonical
+from modelkeep.core.signing import Signer, canonical
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import cnn_2c2f
 
 
 @dataclass(frozen=True)

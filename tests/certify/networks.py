@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from modelkeep import Model
-from modelkeep.architectures import MinMax
-from modelkeep.attack.ball import Norm
+from modelkeep.core.norms import Norm
+from modelkeep.zoo.architectures import MinMax
 
 ORDER: dict[Norm, float] = {"l2": 2.0, "linf": math.inf, "l1": 1.0}
 DUAL: dict[Norm, float] = {"l2": 2.0, "linf": 1.0, "l1": math.inf}

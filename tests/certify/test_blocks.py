@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from certify.networks import NORMS, ORDER, Net, drawn, model_of
-from modelkeep.attack.ball import Norm
-from modelkeep.certify import bounding
+from modelkeep.certify import block_bounds
+from modelkeep.certify.block_bounds import block_matrix, block_norm
 from modelkeep.certify.blocks import Block, Graph
-from modelkeep.certify.bounding import block_matrix, block_norm
+from modelkeep.certify.interpreter import Tensors
 from modelkeep.certify.kernels import as_kernel
-from modelkeep.certify.running import Tensors
-from modelkeep.certify.tracing import operations, tensors_of
+from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.core.norms import Norm
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 
@@ -67,7 +67,7 @@ def test_concatenations_of_different_sources(norm: Norm, expected: float) -> Non
 def test_bounds_of_random_affine_blocks(seed: int, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decomposed as a whole; and as a block too large for that is bounded, as one kernel or operation by operation."""
     if not small:
-        monkeypatch.setattr(bounding, "EXACT", 0)
+        monkeypatch.setattr(block_bounds, "EXACT", 0)
     model = drawn(seed, ("none", "none", "relu"))
     graph = Graph(operations(model))
     tensors = {name: t.detach().double() for name, t in tensors_of(model.module).items()}

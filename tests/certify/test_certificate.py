@@ -18,13 +18,13 @@ from torch import nn
 
 from certify.certificates import digits, digits_model
 from modelkeep import Data, Model
-from modelkeep.attack.ball import Norm
 from modelkeep.certify import verifier
 from modelkeep.certify.certificate import certificate
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.schema import Certificate
-from modelkeep.errors import InputError, ModelError
-from modelkeep.signing import Signer, default_key
+from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.norms import Norm
+from modelkeep.core.signing import Signer, default_key
 
 
 def linear(bias: bool = True) -> Model:
@@ -174,7 +174,7 @@ def test_where_the_key_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 def test_two_who_come_first_at_once_get_one_key(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from modelkeep.signing import Signer; "
+    program = "import sys; from pathlib import Path; from modelkeep.core.signing import Signer; "
     program += "sys.stdin.read(); print(Signer.at(Path(sys.argv[1])).public_key)"
     command = [sys.executable, "-c", program, str(tmp_path / "key.pem")]
     started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -12,10 +12,10 @@ from torch import nn
 
 from certify.networks import DUAL, NORMS, Net, dense, jacobians, model_of, steepest
 from modelkeep import Model
-from modelkeep.attack.ball import Norm
-from modelkeep.card import Preprocessing
 from modelkeep.certify.constants import lipschitz
-from modelkeep.errors import InputError, ModelError
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.norms import Norm
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 

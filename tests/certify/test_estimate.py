@@ -8,13 +8,13 @@ from torch import nn
 
 from certify.networks import NORMS, Net, drawn, model_of
 from modelkeep import Model
-from modelkeep.architectures import MinMax
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.estimate import Margins
 from modelkeep.certify.operations import AFFINE
-from modelkeep.certify.tracing import operations
-from modelkeep.errors import InputError
+from modelkeep.certify.trace import operations
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
+from modelkeep.zoo.architectures import MinMax
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 

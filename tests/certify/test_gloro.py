@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.architectures import cnn_2c2f, small_liresnet
 from modelkeep.attack import pgd
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
-from modelkeep.certify.train import orthogonal, train_certified
-from modelkeep.datasets import load
-from modelkeep.errors import InputError, ModelError
+from modelkeep.certify.training import orthogonal, train_certified
+from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.norms import Norm
 from modelkeep.training import Linear, Recipe
+from modelkeep.zoo.architectures import cnn_2c2f, small_liresnet
+from modelkeep.zoo.datasets import load
 
 GUARANTEES: dict[str, Guarantee] = {
     "standard": Standard(),

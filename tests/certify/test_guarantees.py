@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard, with_bottom
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 CLASSES = ("bag", "boot", "coat", "dress", "shirt")
 GROUPS = ((0,), (1, 2), (1, 3), (2, 3, 4))

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.norms import (
     absolute_norm,
     convolution_norm,
@@ -23,7 +22,8 @@ from modelkeep.certify.norms import (
     pool_gain,
     schur,
 )
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 NORMS: dict[Norm, float] = {"l2": 2, "l1": 1, "linf": np.inf}
 

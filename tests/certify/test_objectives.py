@@ -11,11 +11,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from modelkeep import Data, Model
-from modelkeep.architectures import cnn_2c2f
 from modelkeep.certify.guarantees import Affinity, RelaxedTopK
 from modelkeep.certify.objectives import EMMA, CertifiedObjective, GloRoCrossEntropy, GloRoTrades, LipschitzMargin
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.training import Linear, Recipe, Step, StepDecay, fit
+from modelkeep.zoo.architectures import cnn_2c2f
 
 RADIUS = 0.4
 FIRST = Step(0, 10, 10)

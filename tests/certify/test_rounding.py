@@ -15,10 +15,10 @@ from torch import nn
 
 from certify.networks import ACTIVATIONS, Net, dense, drawn, exactly, model_of
 from modelkeep import Model
-from modelkeep.card import Preprocessing
 from modelkeep.certify.constants import Lipschitz, lipschitz, looked_at
-from modelkeep.certify.tracing import operations
-from modelkeep.errors import ModelError
+from modelkeep.certify.trace import operations
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.errors import ModelError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 

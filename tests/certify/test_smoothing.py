@@ -12,16 +12,16 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 from torch import nn
 
-from contract.little import examples, images, table
+from core.contract.little import examples, images, table
 from modelkeep import Data, Model
 from modelkeep.attack import keeper as keeping
 from modelkeep.attack import kept
 from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smoothed, smooth
-from modelkeep.contract import check_method
-from modelkeep.datasets import load
-from modelkeep.errors import InputError, ModelError
-from modelkeep.results import Result
+from modelkeep.core.contract import check_method
+from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.results import Result
 from modelkeep.training import Objective, Recipe, cross_entropy, fit
+from modelkeep.zoo.datasets import load
 
 NORMAL = torch.tensor([0.6, 0.0, -0.8])  # of unit length: a margin is a distance
 

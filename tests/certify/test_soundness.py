@@ -8,13 +8,13 @@ from torch import nn
 
 from certify.networks import NORMS, drawn, exactly, steepest
 from modelkeep import Data, Model
-from modelkeep.architectures import MinMax
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.nearest.ddn import ddn
 from modelkeep.certify import certify, lipschitz, train_certified
-from modelkeep.certify.studies.attacked import attack_certified
-from modelkeep.datasets import load
+from modelkeep.core.norms import Norm
+from modelkeep.papers.leino2022.attacks_on_certificates import attack_certified
 from modelkeep.training import Linear, Recipe, cross_entropy, fit
+from modelkeep.zoo.architectures import MinMax
+from modelkeep.zoo.datasets import load
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
 

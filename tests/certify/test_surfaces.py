@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, plots
+from modelkeep import Data, Model
 from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
-from modelkeep.certify.named import NamedSets, named_sets
-from modelkeep.certify.studies.overlapping import CENTRES, REACH, overlapping
+from modelkeep.certify.named_sets import NamedSets, named_sets
 from modelkeep.certify.surfaces import Surface, draw_surfaces, surface
-from modelkeep.errors import InputError
-from modelkeep.results import Result
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError
+from modelkeep.core.results import Result
+from modelkeep.papers.leino2022.overlapping_classes import CENTRES, REACH, overlapping
 
 
 def linear(weight: list[list[float]], bias: list[float], classes: tuple[str, ...]) -> Model:

@@ -20,11 +20,11 @@ from torch import nn
 
 from certify.certificates import Handed, hand_over
 from modelkeep import Model, Preprocessing
-from modelkeep.architectures import MinMax
 from modelkeep.certify import verifier
-from modelkeep.certify.tracing import operations, tensors_of
+from modelkeep.certify.trace import operations, tensors_of
 from modelkeep.certify.verifier import constants as bounds
 from modelkeep.certify.verifier.network import Block, Network
+from modelkeep.zoo.architectures import MinMax
 
 HOME = Path(verifier.__file__).parent
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from cli.running import Ran, Run
-from modelkeep import Model, Preprocessing, datasets
-from modelkeep.architectures import dense, small_cnn
+from modelkeep import Model, Preprocessing
 from modelkeep.cli import main
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import dense, small_cnn
 
 
 @pytest.fixture

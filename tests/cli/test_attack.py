@@ -14,9 +14,10 @@ import pytest
 from PIL import Image
 
 from cli.running import Run
-from modelkeep import Model, Result, datasets
+from modelkeep import Model, Result
 from modelkeep.attack import catalogue, pgd
-from modelkeep.audit import AttackReport
+from modelkeep.report import AttackReport
+from modelkeep.zoo import datasets
 
 PGD = ("--data", "digits", "--attack", "pgd", "--eps", "0.1", "--examples", "60", "--steps", "10")
 

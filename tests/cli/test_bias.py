@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 from cli.running import Run
-from modelkeep import Model, Result, datasets
-from modelkeep.audit import Bias
+from modelkeep import Model, Result
 from modelkeep.bias import amplification, mitigate
+from modelkeep.report import Bias
+from modelkeep.zoo import datasets
 
 
 def found_in(folder: Path) -> Bias:

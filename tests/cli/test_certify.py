@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cli.running import Run
-from modelkeep import datasets
 from modelkeep.certify.schema import Certificate
+from modelkeep.zoo import datasets
 
 QUICK = ("--data", "digits", "--examples", "40")
 

@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from cli.running import Run
-from modelkeep import Model, datasets
-from modelkeep.architectures import dense
+from modelkeep import Model
 from modelkeep.completion.hardness import Hardness
 from modelkeep.completion.trials import complete as trial
 from modelkeep.completion.trials import fingerprints, opened, retraining
-from modelkeep.errors import InputError
-from modelkeep.results import Result
+from modelkeep.core.errors import InputError
+from modelkeep.core.results import Result
 from modelkeep.study import working_in
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import dense
 
 SHORT = ("--data", "digits", "--steps", "24", "--every", "4", "--learning-rate", "0.005", "--examples", "200")
 

@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from modelkeep import Result, datasets
+from modelkeep import Result
 from modelkeep.cli.data import app
-from modelkeep.errors import DataError
+from modelkeep.core.errors import DataError
+from modelkeep.zoo import datasets
 
 
 def _run(*arguments: str) -> str:

@@ -17,9 +17,10 @@ from PIL import Image
 from torch import nn
 
 from cli.running import Run
-from modelkeep import Model, Result, datasets
-from modelkeep.audit import Explanations
+from modelkeep import Model, Result
 from modelkeep.explain import ClassScore, Contrast, Line, conductance, grad_cam, influence
+from modelkeep.report import Explanations
+from modelkeep.zoo import datasets
 
 FAST = ["--examples", "4", "--steps", "5", "--units", "0"]
 

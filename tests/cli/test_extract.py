@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 
 from cli.running import Run
-from modelkeep import Model, Result, datasets
-from modelkeep.access import Scores
+from modelkeep import Model, Result
 from modelkeep.attack.transfer.proxy import RECIPE
+from modelkeep.core.access import Scores
 from modelkeep.extract.extraction import Extraction, extract
 from modelkeep.extract.strategies import Knockoff
+from modelkeep.zoo import datasets
 
 FEW = ("--data", "digits", "--queries", "120", "--epochs", "20")
 

@@ -9,9 +9,10 @@ import numpy as np
 from PIL import Image
 
 from cli.running import Run
-from modelkeep import Model, Result, datasets
+from modelkeep import Model, Result
 from modelkeep.attack import pgd
 from modelkeep.harden import Hardened, Scoreboard
+from modelkeep.zoo import datasets
 
 QUICK = ("--eps", "0.15", "--epochs", "4", "--learning-rate", "0.003", "--attack", "pgd", "--examples", "200")
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from modelkeep import Model, __version__
-from modelkeep.architectures import small_cnn
+from modelkeep.zoo.architectures import small_cnn
 
 
 def modelkeep(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -42,7 +42,7 @@ def test_the_demo_leaves_a_report_and_says_what_matters(demo: tuple[Path, subpro
 def test_the_readers_own_model_and_data_in_one_line(tmp_path: Path) -> None:
     """Somebody's download may hold a model and a jinja2.py; auditing the model must not run the other."""
     (tmp_path / "jinja2.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
-    (tmp_path / "mine.py").write_text("from modelkeep.architectures import small_cnn as network\n")
+    (tmp_path / "mine.py").write_text("from modelkeep.zoo.architectures import small_cnn as network\n")
     torch.manual_seed(0)
     model = Model(small_cnn((1, 8, 8), 3), input_shape=(1, 8, 8), classes=("a", "b", "c"), architecture="mine:network",
                   arguments={"input_shape": [1, 8, 8], "classes": 3})  # fmt: skip

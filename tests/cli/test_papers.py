@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from modelkeep.cli import papers
 from modelkeep.cli.study import app
-from modelkeep.errors import InputError, StudyError
-from modelkeep.results import Result
+from modelkeep.core.errors import InputError, StudyError
+from modelkeep.core.results import Result
 
 MODULE = """
 import time
@@ -114,7 +114,7 @@ def test_every_registered_study_is_there_and_has_trials_of_all_its_sizes() -> No
 
 
 def test_a_size_that_a_study_does_not_have_is_refused() -> None:
-    study = papers.load("modelkeep.rl.studies.learning:LEARNING")
+    study = papers.load("modelkeep.papers.martic2018.agent_learning:LEARNING")
     with pytest.raises(InputError, match="must be 'small' or 'medium'"):
         study.study("paper", 0)
 

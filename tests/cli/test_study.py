@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from modelkeep.cli.study import app
-from modelkeep.errors import StudyError
+from modelkeep.core.errors import StudyError
 from modelkeep.study import Ledger, Trial, grid
 
 MODULE = """

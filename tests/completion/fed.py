@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelkeep.study.paper import PaperStudy, PaperTable, Size
+from modelkeep.papers.paper import PaperStudy, PaperTable, Size
 from records import Values, made
 
 COSTS = {0.5: 2_500, 0.8: 5_000, 0.9: 7_500, 1.0: 10_000}

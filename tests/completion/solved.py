@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from modelkeep import Model, datasets
-from modelkeep.architectures import small_cnn
+from modelkeep import Model
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.recording import record
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 CONV2 = Part("Conv 2", ("conv2",))
 BOTH = Part("both convolutions", ("conv1", "conv2"))

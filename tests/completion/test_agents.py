@@ -11,7 +11,7 @@ import torch
 
 from modelkeep.completion.agents import broken, complete, curves
 from modelkeep.completion.part import Part
-from modelkeep.errors import CheckpointError, InputError
+from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.rl import tasks
 from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent

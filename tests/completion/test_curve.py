@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeep.completion.curve import Curve, ratio
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 # Whole numbers and α of few bits, so that thresholds are exact and rescaling changes no comparison.
 LOSSES = st.lists(st.integers(0, 64), min_size=2, max_size=20)

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Model, datasets
+from modelkeep import Model
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Hardness, Retraining, hardness
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.results import Estimate, Result
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.results import Estimate, Result
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
 
 ORIGINAL = Curve(tuple(range(0, 101, 10)), tuple(1 - step / 100 for step in range(0, 101, 10)))
 

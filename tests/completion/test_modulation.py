@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from modelkeep.completion.modulation import Measured, Modulation, Settings, modulate
-from modelkeep.completion.searchable import searchable
-from modelkeep.completion.studies.modulating import BASELINE as STUDIED
-from modelkeep.completion.studies.modulating import MODULATION, Scale, measure
-from modelkeep.completion.studies.modulating import SPACE as STUDY_SPACE
-from modelkeep.errors import InputError, StudyError
+from modelkeep.completion.searchable_network import searchable
+from modelkeep.core.errors import InputError, StudyError
+from modelkeep.papers.martic2018.modulation import BASELINE as STUDIED
+from modelkeep.papers.martic2018.modulation import MODULATION, Scale, measure
+from modelkeep.papers.martic2018.modulation import SPACE as STUDY_SPACE
 from records import made
 
 SPACE: dict[str, list[Any]] = {"depth": [0, 1, 2, 3], "skips": [True, False], "width": [8, 16, 32]}

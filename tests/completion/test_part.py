@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from modelkeep.architectures import alexnet, resnet50, small_resnet
 from modelkeep.completion.part import Part, parts_of
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.training import Recipe
+from modelkeep.zoo.architectures import alexnet, resnet50, small_resnet
 
 # Table 3 prints 614,654 for the standard Conv 2 and 1,991,000 for the large Conv 5, which no network can have.
 ALEXNET = {

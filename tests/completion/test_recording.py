@@ -9,13 +9,14 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from modelkeep import Data, Model, datasets
-from modelkeep.architectures import small_cnn, small_resnet
+from modelkeep import Data, Model
 from modelkeep.completion.part import Part
 from modelkeep.completion.recording import Passed, Recording, cuts_around, record
-from modelkeep.errors import CheckpointError, InputError
-from modelkeep.slices import Place
+from modelkeep.core.errors import CheckpointError, InputError
+from modelkeep.core.slices import Place
 from modelkeep.training.checkpoint import Snapshot
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn, small_resnet
 
 
 def digits() -> Data:

@@ -12,11 +12,12 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy as cross_entropy_of
 
-from modelkeep import Data, Model, datasets
+from modelkeep import Data, Model
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.retraining import curve_of, original
-from modelkeep.errors import CheckpointError, InputError
+from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.training import SGD, Recipe, Step, cross_entropy
+from modelkeep.zoo import datasets
 
 RECIPE = Recipe(steps=30, batch_size=400, evaluate_every=5, optimizer=SGD(momentum=0.9), learning_rate=0.2)
 

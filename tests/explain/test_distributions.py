@@ -11,7 +11,7 @@ from torch import nn
 
 from explain.networks import CLASSES, noise, smooth_network, tabular
 from modelkeep import Data
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.explain import (
     ClassScore,
     Contrast,

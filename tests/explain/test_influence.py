@@ -16,7 +16,7 @@ from torch import nn
 
 from explain.networks import CLASSES, Offsets, noise, seeded, smooth_network, tabular
 from modelkeep import Data, Model, Preprocessing
-from modelkeep.errors import InputError, ModelError, SliceError
+from modelkeep.core.errors import InputError, ModelError, SliceError
 from modelkeep.explain import (
     ClassScore,
     Contrast,

@@ -15,7 +15,7 @@ from torch import nn
 
 from explain.networks import noise, seeded, smooth_network, tabular
 from modelkeep import Model
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.explain import (
     ClassScore,
     Gaussian,

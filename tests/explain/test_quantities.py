@@ -7,11 +7,11 @@ import torch
 from captum.attr import NeuronGradient
 from torch import nn
 
+from core.slices.networks import Branching, Twice, Untraced
 from explain.networks import noise, seeded, smooth_network, tabular
 from modelkeep import Model
-from modelkeep.errors import InputError, SliceError
+from modelkeep.core.errors import InputError, SliceError
 from modelkeep.explain import AgainstAll, Channel, ClassScore, Contrast, Line, OfInner, Unit, influence
-from slices.networks import Branching, Twice, Untraced
 
 
 @pytest.fixture

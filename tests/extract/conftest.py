@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from modelkeep import Data, Model, architectures, datasets
+from modelkeep import Data, Model
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import architectures, datasets
 
 
 @pytest.fixture(scope="session")

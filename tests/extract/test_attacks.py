@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from modelkeep import Data, Model
-from modelkeep.access import Scores
+from modelkeep.core.access import Scores
 from modelkeep.extract.attacks import SMOOTHING, TOP_ONE, Attack, Repeated, Smoothed
 from modelkeep.extract.bayes import PartialBayes
 from modelkeep.extract.extraction import extract
@@ -16,7 +16,7 @@ from modelkeep.extract.strategies import JacobianAugmentation
 from modelkeep.extract.substitute import Rotations, TwoHeaded, train_substitute
 from modelkeep.extract.target import Guarded
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
-from modelkeep.guard.defences.unordered import Unordered
+from modelkeep.guard.defences.unordered_quantiser import Unordered
 from modelkeep.training import Recipe, Step
 
 RECIPE = Recipe(epochs=8, batch_size=64, learning_rate=3e-3)

@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 from modelkeep import Model
-from modelkeep.access import Scores
-from modelkeep.errors import InputError
+from modelkeep.core.access import Scores
+from modelkeep.core.errors import InputError
 from modelkeep.extract.bayes import PartialBayes, PerfectBayes, simplex_grid
 from modelkeep.extract.recoveries import Knowledge
 from modelkeep.extract.restorer import DDAEPlus
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW
-from modelkeep.guard.defences.none import NoDefence
+from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
 from modelkeep.guard.defences.rounding import Rounding
 from modelkeep.guard.grid import confidences, snap

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model, Result
-from modelkeep.access import Scores
-from modelkeep.architectures import dense
-from modelkeep.errors import InputError, ResultError
+from modelkeep.core.access import Scores
+from modelkeep.core.errors import InputError, ResultError
 from modelkeep.extract.attacks import NAIVE, S4L, SMOOTHING, TOP_ONE, Attack, Repeated
 from modelkeep.extract.bayes import PartialBayes
 from modelkeep.extract.curve import FidelityCurve, fidelity_curve
@@ -23,6 +22,7 @@ from modelkeep.extract.target import Asked, Guarded
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW
 from modelkeep.training import Recipe
+from modelkeep.zoo.architectures import dense
 
 RECIPE = Recipe(epochs=8, batch_size=64, learning_rate=3e-3)
 ATTACKS = [

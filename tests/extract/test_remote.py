@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from modelkeep import Data, Model
-from modelkeep.access import Scores
-from modelkeep.errors import InputError, ModelError, PredictionError, QueryBudget
+from modelkeep.core.access import Scores
+from modelkeep.core.errors import InputError, ModelError, PredictionError, QueryBudget
 from modelkeep.extract.attacks import Attack, Repeated
 from modelkeep.extract.extraction import extract
 from modelkeep.extract.remote import Remote

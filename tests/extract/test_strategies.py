@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.extract.strategies import AdaptiveKnockoff, Harvest, JacobianAugmentation, Knockoff, Listed, Thief
 
 

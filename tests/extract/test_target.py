@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from modelkeep import Data, Model
-from modelkeep.access import Scores
-from modelkeep.errors import InputError, PredictionError, QueryBudget
+from modelkeep.core.access import Scores
+from modelkeep.core.errors import InputError, PredictionError, QueryBudget
 from modelkeep.extract.extraction import extract
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.extract.target import Asked, Guarded, Target, probabilities
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
-from modelkeep.guard.defences.top1 import TopOne
+from modelkeep.guard.defences.top_one import TopOne
 from modelkeep.training import Recipe
 
 

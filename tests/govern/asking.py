@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelkeep.core.signing import Signer
 from modelkeep.govern.consent import Consenting, ConsentState, Policy
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.passes import Pass, Purpose
-from modelkeep.signing import Signer
+from modelkeep.govern.session.passes import Pass, Purpose
 
 NOON = 1704110400.0  # Monday, 1 January 2024, 12:00 UTC
 

@@ -26,10 +26,10 @@ from govern.faulty_party import Order
 from govern.parties import digits, found, model_of
 from govern.play import Fault, Play, Signal, Told
 from govern.proxy import Damage
-from modelkeep.govern.checkpoints import Checkpoints
 from modelkeep.govern.folder import Folder
-from modelkeep.govern.ledger.auditing import audit
-from modelkeep.govern.ledger.reading import open_reading
+from modelkeep.govern.ledger.audit import audit
+from modelkeep.govern.ledger.reader import open_reading
+from modelkeep.govern.piece.checkpoints import Checkpoints
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training import SGD, Recipe, cross_entropy, fit
 

@@ -21,20 +21,22 @@ import torch
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from govern.parties import digits
-from modelkeep import progress
-from modelkeep.errors import GovernError
+from modelkeep.core import progress
+from modelkeep.core.errors import GovernError
 from modelkeep.govern.folder import Folder
-from modelkeep.govern.leading import Leader
-from modelkeep.govern.party import Party
-from modelkeep.govern.runs import evaluate, train
-from modelkeep.govern.serving import serve
+from modelkeep.govern.session.leader import Leader
+from modelkeep.govern.session.member import serve
+from modelkeep.govern.session.party import Party
+from modelkeep.govern.session.runs import evaluate, train
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
 
 # Importing torch takes seconds: one process does it once, and every party is forked from that one.
 _FORK = multiprocessing.get_context("forkserver")
-_FORK.set_forkserver_preload(["modelkeep.govern.runs", "modelkeep.govern.serving", "sklearn.datasets", "torch._dynamo"])
+_FORK.set_forkserver_preload(
+    ["modelkeep.govern.session.runs", "modelkeep.govern.session.member", "sklearn.datasets", "torch._dynamo"]
+)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 
 from modelkeep import Data
-from modelkeep.card import Card
-from modelkeep.govern.agreement import Agreement
+from modelkeep.core.card import Card
+from modelkeep.core.signing import Signer
+from modelkeep.core.slices import Place
+from modelkeep.govern.agreement.agreement import Agreement
+from modelkeep.govern.agreement.terms import Material, Member
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.ledger import Crossing, Ledger
-from modelkeep.govern.passes import Consent, Pass, Purpose
-from modelkeep.govern.terms import Material, Member
-from modelkeep.signing import Signer
-from modelkeep.slices import Place
+from modelkeep.govern.session.passes import Consent, Pass, Purpose
 from modelkeep.training.recipe import Recipe
 
 PARTIES = ("alice", "bob", "carol")

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from govern.parties import Host, found
 from modelkeep import Data, Model
-from modelkeep.govern.agreement import Agreement
-from modelkeep.govern.checkpoints import Checkpoints
+from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.folder import Folder
-from modelkeep.govern.leading import Leader
-from modelkeep.govern.party import Party
+from modelkeep.govern.piece.checkpoints import Checkpoints
+from modelkeep.govern.session.leader import Leader
+from modelkeep.govern.session.party import Party
 from modelkeep.training import SGD, Recipe, cross_entropy, fit
 from modelkeep.training.objectives import Objective
 

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from modelkeep import Data, Model, datasets
+from core.slices.split_networks import CLASSES, STEPS
+from modelkeep import Data, Model
 from modelkeep.harden import pgd_training
 from modelkeep.training.schedules import Step
-from slices.split_networks import CLASSES, STEPS
+from modelkeep.zoo import datasets
 
 
 @cache

@@ -16,17 +16,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, datasets
-from modelkeep.govern.agreement import Agreement
-from modelkeep.govern.drafting import draft
+from modelkeep import Data, Model
+from modelkeep.govern.agreement.agreement import Agreement
+from modelkeep.govern.agreement.draft import draft
+from modelkeep.govern.agreement.terms import Material
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.identity import Identity
-from modelkeep.govern.party import Party
-from modelkeep.govern.piece_file import split
-from modelkeep.govern.serving import serve
-from modelkeep.govern.terms import Material
+from modelkeep.govern.piece.files import split
+from modelkeep.govern.session.member import serve
+from modelkeep.govern.session.party import Party
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training import SGD, Recipe
+from modelkeep.zoo import datasets
 from ports import free_port
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from statistics import median
 
 from govern.faulty_party import Faulty, Order
 from govern.proxy import Damage, Proxy
-from modelkeep.govern.agreement import Agreement
+from modelkeep.govern.agreement.agreement import Agreement
 from ports import free_port
 
 STUCK = 60.0  # seconds without an update after which the run is given up

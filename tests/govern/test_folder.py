@@ -16,13 +16,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from modelkeep import Data, Model
-from modelkeep.errors import GovernError, SliceError
-from modelkeep.govern.agreement import Agreement
-from modelkeep.govern.drafting import draft
+from modelkeep.core.errors import GovernError, SliceError
+from modelkeep.govern.agreement.agreement import Agreement
+from modelkeep.govern.agreement.draft import draft
+from modelkeep.govern.agreement.terms import Material
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.identity import Identity
-from modelkeep.govern.piece_file import assemble, read_piece, split, write_piece
-from modelkeep.govern.terms import Material
+from modelkeep.govern.piece.files import assemble, read_piece, split, write_piece
 from modelkeep.training.recipe import Recipe
 
 NAMES = ("alice", "bob", "carol")

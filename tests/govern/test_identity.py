@@ -18,9 +18,9 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.errors import GovernError, InputError
+from modelkeep.core.errors import GovernError, InputError
+from modelkeep.core.signing import is_signed
 from modelkeep.govern.identity import Identity, PublicIdentity
-from modelkeep.signing import is_signed
 
 
 @pytest.fixture(scope="module")

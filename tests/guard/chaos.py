@@ -251,7 +251,7 @@ async def _progress(chaos: Chaos) -> None:
 
 
 def _epoch(replica: Replica) -> str:
-    from modelkeep.guard.gateway.assemble import planned
+    from modelkeep.guard.gateway.assembly import planned
     from modelkeep.guard.gateway.config import read
 
     return planned(read(replica.settings)).policy.epoch

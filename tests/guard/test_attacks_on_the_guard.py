@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from modelkeep.errors import StoreUnavailable
+from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from modelkeep.errors import GuardError, InputError, PredictionError, StoreUnavailable
+from modelkeep.core.errors import GuardError, InputError, PredictionError, StoreUnavailable
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW
-from modelkeep.guard.defences.none import NoDefence
-from modelkeep.guard.defences.top1 import TopOne
-from modelkeep.guard.defences.unordered import Unordered
+from modelkeep.guard.defences.no_defence import NoDefence
+from modelkeep.guard.defences.top_one import TopOne
+from modelkeep.guard.defences.unordered_quantiser import Unordered
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.grid import ONE, Units, budget, distortion, snap
 from modelkeep.guard.policy import Policy

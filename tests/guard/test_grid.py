@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guard.predictions import Raw, exact_distance, exactly, raw_predictions
-from modelkeep.errors import InputError, PredictionError
+from modelkeep.core.errors import InputError, PredictionError
 from modelkeep.guard.grid import ONE, apportion, budget, confidences, distortion, make_strict, snap
 
 

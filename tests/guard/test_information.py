@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.results import Result
 from modelkeep.guard.defences import ModelGuardS
 from modelkeep.guard.grid import confidences, snap
 from modelkeep.guard.information import InformationBound, differential_entropy, information_bound, least_error
-from modelkeep.results import Result
 
 MANY = 6000
 

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.architectures import small_cnn
-from modelkeep.datasets import load
-from modelkeep.errors import CheckpointError, InputError
+from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.guard.outliers import OutlierExposure
 from modelkeep.training import Recipe, Step, cross_entropy, fit
+from modelkeep.zoo.architectures import small_cnn
+from modelkeep.zoo.datasets import load
 
 
 def noise(count: int, seed: int) -> Data:

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.architectures import small_cnn
-from modelkeep.datasets import load
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo.architectures import small_cnn
+from modelkeep.zoo.datasets import load
 from training.networks import normed_cnn
 
 

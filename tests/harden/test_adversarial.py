@@ -13,8 +13,8 @@ from torch.nn.functional import softplus
 
 from modelkeep import Data, Model
 from modelkeep.attack import pgd
-from modelkeep.attack.ball import Ball, Norm
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Ball, Norm
 from modelkeep.harden import Adversarial, Free, Trades, fast_training, fgsm_training, pgd_training
 from modelkeep.training import SGD, Linear, Objective, Recipe, Step, cross_entropy, fit
 from modelkeep.training.batches import Batches

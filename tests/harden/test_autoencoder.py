@@ -8,7 +8,7 @@ from torch.func import jacrev, vmap
 
 from modelkeep import Data, Model
 from modelkeep.attack import pgd
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.harden.autoencoder import Autoencoder, Contractive, contraction_of, with_autoencoder
 from modelkeep.training import Recipe, Step, fit
 

@@ -11,10 +11,10 @@ from scipy import ndimage
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.architectures import small_cnn, small_resnet
-from modelkeep.errors import InputError, ModelError, SliceError
+from modelkeep.core.errors import InputError, ModelError, SliceError
 from modelkeep.harden.denoising import Denoise, Kind, median_filter, with_denoising
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo.architectures import small_cnn, small_resnet
 
 KINDS: tuple[Kind, ...] = ("gaussian", "dot product", "mean", "median")
 

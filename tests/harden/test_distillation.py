@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from modelkeep import Data, Model
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.harden import AtTemperature, distil, score
 from modelkeep.training import Recipe, Step, cross_entropy, fit
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.harden import GradientRegularisation
 from modelkeep.training import Linear, Recipe, Step, cross_entropy, fit
 

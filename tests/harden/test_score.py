@@ -9,10 +9,10 @@ from torch import nn
 from modelkeep import Data, Model, Result
 from modelkeep.attack import Attacked, pgd
 from modelkeep.attack.adaptive import bpda, eot
-from modelkeep.attack.ball import Norm
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
+from modelkeep.core.results import Estimate
 from modelkeep.harden import Defence, Scoreboard, Scored, score, scoreboard, verdict
-from modelkeep.results import Estimate
 
 
 class Threshold(nn.Module):

@@ -9,7 +9,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack import pgd
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.harden.detection import judge
 from modelkeep.harden.evasion import evade, together
 from modelkeep.harden.squeezing import BitDepth, MedianSmoothing, feature_squeezing

@@ -10,7 +10,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from modelkeep import Data, Model
 from modelkeep.attack import pgd
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.harden import Trades
 from modelkeep.training import Linear, Recipe, Step, cross_entropy, fit
 

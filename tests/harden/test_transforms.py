@@ -11,8 +11,8 @@ from torch import nn
 from modelkeep import Data, Model
 from modelkeep.attack import pgd
 from modelkeep.attack.adaptive import bpda, eot
-from modelkeep.card import Preprocessing
-from modelkeep.errors import InputError
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.errors import InputError
 from modelkeep.harden.adversarial import pgd_training
 from modelkeep.harden.jpeg import Jpeg
 from modelkeep.harden.squeezing import BitDepth

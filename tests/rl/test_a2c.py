@@ -9,9 +9,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, TrainingError
+from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.rl.a2c import A2C, ATARI, MINATAR, A2CSettings, sampled
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.vector import State, Stepped
 from modelkeep.rl.networks import ActorCritic, Convolution, Torso, minatar_actor_critic
 

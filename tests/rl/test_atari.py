@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, MissingExtra
+from modelkeep.core.errors import InputError, MissingExtra
 from modelkeep.rl.environments.atari import Atari, games
-from modelkeep.rl.environments.making import make
-from modelkeep.rl.environments.shrinking import Shrinking
+from modelkeep.rl.environments.catalogue import make
+from modelkeep.rl.environments.screens import Shrinking
 from modelkeep.rl.environments.vector import Stepped
-from modelkeep.rl.play import random_player, returns
+from modelkeep.rl.evaluation import random_player, returns
 from modelkeep.training.checkpoint import Snapshot
 
 

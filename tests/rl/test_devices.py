@@ -15,7 +15,7 @@ from elsewhere import CUDA, Elsewhere
 from modelkeep.rl import a2c
 from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.impala import settings as impala
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import minatar_network

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, MissingExtra
+from modelkeep.core.errors import InputError, MissingExtra
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.doom import SCENARIOS, Doom
 from modelkeep.rl.environments.episodes import Episodes
-from modelkeep.rl.environments.making import make
-from modelkeep.rl.environments.shrinking import Shrinking
+from modelkeep.rl.environments.screens import Shrinking
 from modelkeep.rl.environments.vector import Stepped
 from modelkeep.training.checkpoint import Snapshot
 

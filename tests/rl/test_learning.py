@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import nn
 
-from modelkeep import Estimate, Result, plots
-from modelkeep.errors import CheckpointError, InputError
+from modelkeep import Estimate, Result
+from modelkeep.core import plots
+from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.rl import learning
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import State, Stepped

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.rl.environments.catalogue import make, make_levels
 from modelkeep.rl.environments.levels import alike
-from modelkeep.rl.environments.making import make, make_levels
 
 NAMES = "minatar/breakout+minatar/freeway+minatar/space_invaders"
 

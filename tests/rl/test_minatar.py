@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, MissingExtra
-from modelkeep.fingerprint import fingerprint
-from modelkeep.rl.environments.making import make
+from modelkeep.core.errors import InputError, MissingExtra
+from modelkeep.core.fingerprint import fingerprint
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.minatar import GAMES, MOST_STEPS, MinAtar
 from modelkeep.rl.environments.vector import Environments, State, Stepped
 from modelkeep.training.checkpoint import Snapshot
@@ -176,7 +176,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_making_a_game_imports_no_plotting() -> None:
     program = (
-        "import sys, json; from modelkeep.rl.environments.making import make; make('minatar/breakout', 1);"
+        "import sys, json; from modelkeep.rl.environments.catalogue import make; make('minatar/breakout', 1);"
         "print(json.dumps([name for name in ('matplotlib', 'seaborn', 'minatar', 'gymnasium') if name in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.rl.networks import ActorCritic, Convolution, Convolutional, Torso, atari_actor_critic
 from modelkeep.rl.networks import minatar_actor_critic as minatar
 

@@ -16,7 +16,7 @@ from threading import Thread, Timer
 import psutil
 import pytest
 
-from modelkeep.errors import StudyError
+from modelkeep.core.errors import StudyError
 from modelkeep.study import Ledger, Trial
 from modelkeep.study.ledger import LEASE_SECONDS
 

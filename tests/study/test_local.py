@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from modelkeep import progress
-from modelkeep.errors import InputError
-from modelkeep.results import Result
+from modelkeep.core import progress
+from modelkeep.core.errors import InputError
+from modelkeep.core.results import Result
 from modelkeep.study import Ledger, Limits, Local, Study, StudyResult, grid, run
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from modelkeep.errors import InputError, MissingExtra
+from modelkeep.core.errors import InputError, MissingExtra
 from modelkeep.study import Ledger, Local, Ray, Study, grid, run
 
 HERE = Path(__file__).parent

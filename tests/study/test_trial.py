@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.errors import InputError, StudyError
-from modelkeep.results import Estimate, Result
+from modelkeep.core.errors import InputError, StudyError
+from modelkeep.core.results import Estimate, Result
 from modelkeep.study import Trial, grid, workdir, working_in
 from modelkeep.study.trial import perform
 

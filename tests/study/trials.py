@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from modelkeep import Data, Estimate, Model, Result, progress
-from modelkeep.results import measured
+from modelkeep import Data, Estimate, Model, Result
+from modelkeep.core import progress
+from modelkeep.core.results import measured
 from modelkeep.study import workdir
 from modelkeep.training import Recipe, Step, cross_entropy, fit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.training import DEFAULT, TFDS, Augmentation
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from modelkeep import Data, Model
-from modelkeep.errors import CheckpointError
+from modelkeep.core.errors import CheckpointError
 from modelkeep.training import SGD, Adam, EarlyStop, Fitted, Recipe, RMSProp, Step, cross_entropy, fit
 
 Make = Callable[[], Model]

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from modelkeep import Data, Model, Result
-from modelkeep.errors import InputError, TrainingError
+from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.training import (
     SGD,
     Adam,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.training import ExponentialAfterHalf, Linear, Logarithmic, Step, StepDecay, at
 
 values = st.floats(-5, 5)

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import distributed, nn
 
 from modelkeep import Data, Model
-from modelkeep.errors import CheckpointError, InputError
+from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.training import SGD, Augmentation, Recipe, Step, cross_entropy, fit
 
 RECIPE = Recipe(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from modelkeep.attack.adaptive import bpda, eot
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.blind.boundary import boundary
 from modelkeep.attack.blind.one_pixel import one_pixel
 from modelkeep.attack.blind.square import square
@@ -25,9 +23,11 @@ from modelkeep.attack.nearest.fab import fab
 from modelkeep.attack.nearest.fmn import fmn
 from modelkeep.attack.nearest.jsma import jsma
 from modelkeep.attack.nearest.lbfgs import lbfgs
+from modelkeep.attack.result import Attacked
 from modelkeep.attack.transfer.proxy_set import ProxySet, proxy_set
-from modelkeep.attack.transfer.transferred import Transferred, transfer
+from modelkeep.attack.transfer.transfer import Transferred, transfer
 from modelkeep.attack.universal.upset import Upset, upset
+from modelkeep.core.norms import Ball
 
 __all__ = [
     "LEAST_LIKELY",

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelkeep.errors import ModelError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.slices.halves import unknown_place
+from modelkeep.core.errors import ModelError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.slices.halves import unknown_place
 
 
 def bpda(model: Model, place: str, backward: Callable[[torch.Tensor], torch.Tensor] | None = None) -> Model:

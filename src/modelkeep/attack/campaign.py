@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from modelkeep import progress
-from modelkeep.access import Labels, Weights
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Case, Search
 from modelkeep.attack.health import Health, beaten
 from modelkeep.attack.keeper import Keeper
-from modelkeep.model import Model
+from modelkeep.core import progress
+from modelkeep.core.access import Labels, Weights
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from modelkeep.access import Labels, Weights
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.health import Health
+from modelkeep.core.access import Labels, Weights
+from modelkeep.core.norms import Ball
 
 # Covariant: whoever asks for scores only can be given a case with the weights.
 View = TypeVar("View", bound=Labels, covariant=True)

@@ -8,8 +8,6 @@ from functools import partial
 from inspect import signature
 from typing import Any, get_args, get_type_hints
 
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import NORMS
 from modelkeep.attack.blind.boundary import boundary
 from modelkeep.attack.blind.one_pixel import one_pixel
 from modelkeep.attack.blind.square import square
@@ -26,8 +24,10 @@ from modelkeep.attack.nearest.fab import fab
 from modelkeep.attack.nearest.fmn import fmn
 from modelkeep.attack.nearest.jsma import jsma
 from modelkeep.attack.nearest.lbfgs import lbfgs
-from modelkeep.attack.transfer.transferred import transfer
-from modelkeep.errors import InputError
+from modelkeep.attack.result import Attacked
+from modelkeep.attack.transfer.transfer import transfer
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import NORMS
 
 
 @dataclass(frozen=True)

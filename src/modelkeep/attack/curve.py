@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep import progress
-from modelkeep.attack.attacked import Attacked
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.attack.result import Attacked
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ class RobustnessCurve(Result):
 
     def draw(self) -> Figure:
         """Accuracy against radius, in the band of its intervals."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         return plots.curve(
             self.radii, {self.attack: self.accuracy}, x_label=f"radius, {self.norm}", y_label="accuracy, attacked"

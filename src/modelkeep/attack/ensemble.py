@@ -6,16 +6,16 @@ from typing import get_args
 
 import torch
 
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.blind.square import Square
 from modelkeep.attack.case import Search, Target
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.apgd import AutoPGD, AutoPGDTargeted
 from modelkeep.attack.nearest.fab import FAB
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball, Norm
 
 
 def standard(

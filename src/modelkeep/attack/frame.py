@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import torch
 
 from modelkeep import __version__
-from modelkeep.attack.attacked import Attacked, summarise
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
 from modelkeep.attack.keeper import Keeper
-from modelkeep.data import Data
-from modelkeep.described import described
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.fingerprint import fingerprint
-from modelkeep.model import Model
-from modelkeep.results import measured
+from modelkeep.attack.result import Attacked, summarise
+from modelkeep.core.data import Data
+from modelkeep.core.description import described
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
+from modelkeep.core.results import measured
 
 
 def carry_out(

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from modelkeep.errors import CheckpointError
+from modelkeep.core.errors import CheckpointError
 from modelkeep.training import checkpoint
 from modelkeep.training.checkpoint import Snapshot, Wording
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep import plots
-from modelkeep.audit.findings import Finding, Measure, Section, percent
-from modelkeep.audit.picture import Picture
-from modelkeep.data import Data
-from modelkeep.model import Model
-from modelkeep.results import Estimate
+from modelkeep.audit.findings import Finding, Section
+from modelkeep.core import plots
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
+from modelkeep.report.measure import Measure, percent
+from modelkeep.report.picture import Picture
 
 
 def check_accuracy(model: Model, data: Data) -> Section:

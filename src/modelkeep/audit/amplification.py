@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from modelkeep.audit.findings import Finding, Measure, Section, percent
-from modelkeep.audit.picture import Picture
+from modelkeep.audit.findings import Finding, Section
 from modelkeep.bias import Amplification, amplification
-from modelkeep.data import Data
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
+from modelkeep.report.measure import Measure, percent
+from modelkeep.report.picture import Picture
+from modelkeep.report.verdicts import amplification_verdict
 
 TITLE = "Does it amplify bias?"
 LEAD = (
@@ -31,27 +33,8 @@ def check_amplification(model: Model, data: Data, seed: int) -> Section:
     return Section(TITLE, LEAD, (measure,), (_finding(found),), (picture,))
 
 
-def verdict(found: Amplification) -> str:
-    """What was found, in one or two sentences."""
-    share, tilt = found.amplification, found.majority
-    points = f"{100 * abs(share.value):.1f} points ({100 * share.low:+.1f} to {100 * share.high:+.1f})"
-    if found.p_value > 0.05:
-        return (
-            f"No bias beyond chance: '{tilt}' is predicted {points} {'more' if share.value >= 0 else 'less'} often "
-            f"than it occurs, which errors without any direction also give (p = {found.p_value:.2g})."
-        )
-    if len(found.classes) > 2 or not share.excludes(0):
-        worst, name = max(zip(found.per_class, found.classes, strict=True), key=lambda pair: pair[0].value)
-        return (
-            f"It moves {percent(found.distance.value)} of the predictions from some classes to others (p = "
-            f"{found.p_value:.2g}), most of all to '{name}', {100 * worst.value:+.1f} points."
-        )
-    direction, more = ("amplifies", "more") if share.value > 0 else ("reverses", "less")
-    return f"It {direction} bias: '{tilt}' is predicted {points} {more} often than it occurs (p = {found.p_value:.2g})."
-
-
 def _finding(found: Amplification) -> Finding:
-    measured = verdict(found)
+    measured = amplification_verdict(found)
     if found.explanation is not None:
         avoidable = found.explanation.avoidable
         measured += (

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from modelkeep import progress
 from modelkeep.audit.accuracy import check_accuracy
 from modelkeep.audit.amplification import check_amplification
 from modelkeep.audit.certification import check_certification
-from modelkeep.audit.findings import RANK, Finding, Measure, Section
+from modelkeep.audit.findings import RANK, Finding, Section
 from modelkeep.audit.influence import check_influence
 from modelkeep.audit.robustness import check_robustness
 from modelkeep.audit.shortcuts import check_shortcuts
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
-from modelkeep.results import Result, measured
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Result, measured
+from modelkeep.report.measure import Measure
 
 
 @dataclass(frozen=True)

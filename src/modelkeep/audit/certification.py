@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import torch
 
-from modelkeep import plots
-from modelkeep.audit.findings import Finding, Measure, Section, Severity, percent
-from modelkeep.audit.picture import Picture
-from modelkeep.card import Preprocessing
-from modelkeep.certify.certified import certify
+from modelkeep.audit.findings import Finding, Section, Severity
+from modelkeep.certify.certification import certify
 from modelkeep.certify.constants import Lipschitz
-from modelkeep.certify.lower import lipschitz_below
-from modelkeep.data import Data
-from modelkeep.errors import ModelKeepError
-from modelkeep.model import Model
-from modelkeep.results import Estimate
+from modelkeep.certify.lower_bounds import lipschitz_below
+from modelkeep.core import plots
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.data import Data
+from modelkeep.core.errors import ModelKeepError
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
+from modelkeep.report.measure import Measure, percent
+from modelkeep.report.picture import Picture
 
 TAXONOMY = ("NIST AI 100-2 NISTAML.022", "OWASP ML01:2023")
 LEAD = (

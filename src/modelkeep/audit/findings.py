@@ -1,4 +1,4 @@
-"""Finding, Measure, Picture, Section: the words in which an audit says what it saw."""
+"""Finding and Section: what an audit says it saw."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from modelkeep.audit.explanations import Explanations
-from modelkeep.audit.picture import Picture
-from modelkeep.results import Estimate
+from modelkeep.report.explanations import Explanations
+from modelkeep.report.measure import Measure
+from modelkeep.report.picture import Picture
 
 # "unclear" is for too few examples to support a claim; it is never shown as good.
 Severity = Literal["high", "medium", "low", "unclear", "good"]
@@ -34,14 +34,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Measure:
-    """A named share between 0 and 1, with its interval."""
-
-    name: str
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
 class Section:
     """One chapter of the report. Pictures are drawn for the page and left out of JSON."""
 
@@ -51,14 +43,3 @@ class Section:
     findings: tuple[Finding, ...] = ()
     pictures: Annotated[tuple[Picture, ...], Field(exclude=True)] = field(default=(), repr=False)
     explanations: Explanations | None = None
-
-
-def percent(share: float) -> str:
-    """A share as a person reads it; never 0 % or 100 % for what is not exactly that.
-
-    >>> percent(0.5), percent(0.99999)
-    ('50.0 %', '> 99.9 %')
-    """
-    if 0 < share < 0.001 or 0.999 < share < 1:
-        return "< 0.1 %" if share < 0.5 else "> 99.9 %"
-    return f"{100 * share:.1f} %"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep import plots
-from modelkeep.audit.explanations import a_few, explanations, usual_quantities
-from modelkeep.audit.findings import Finding, Measure, Section, percent
-from modelkeep.audit.picture import Picture
-from modelkeep.data import Data
+from modelkeep.audit.findings import Finding, Section
+from modelkeep.core import plots
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
+from modelkeep.core.slices import Place
 from modelkeep.explain import ClassScore, DataSet, influence
 from modelkeep.explain.places import last_inner_place
 from modelkeep.explain.units import units_of
-from modelkeep.model import Model
-from modelkeep.results import Estimate
-from modelkeep.slices import Place
+from modelkeep.report.explanations import a_few, explanations, usual_quantities
+from modelkeep.report.measure import Measure, percent
+from modelkeep.report.picture import Picture
 
 # What a person can still read in one picture, and what gives a steady mean in little time.
 MOST_CLASSES, MOST_UNITS, MOST_EXAMPLES, MOST_PICTURES = 12, 40, 64, 6

@@ -9,14 +9,15 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from modelkeep import plots
 from modelkeep.attack import Attacked, pgd
-from modelkeep.audit.findings import Finding, Measure, Section, Severity, percent
-from modelkeep.audit.picture import Picture
-from modelkeep.card import Preprocessing
-from modelkeep.data import Data
-from modelkeep.model import Model
-from modelkeep.results import Estimate
+from modelkeep.audit.findings import Finding, Section, Severity
+from modelkeep.core import plots
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
+from modelkeep.report.measure import Measure, percent
+from modelkeep.report.picture import Picture
 
 TAXONOMY = ("NIST AI 100-2 NISTAML.022", "MITRE ATLAS AML.T0043", "OWASP ML01:2023")
 

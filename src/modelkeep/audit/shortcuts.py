@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from modelkeep import plots
-from modelkeep.audit.findings import Finding, Measure, Section, Severity, percent
-from modelkeep.audit.picture import Picture
-from modelkeep.data import Data
+from modelkeep.audit.findings import Finding, Section, Severity
+from modelkeep.core import plots
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
 from modelkeep.explain import Shortcuts, Suspect, shortcuts
-from modelkeep.model import Model
+from modelkeep.report.measure import Measure, percent
+from modelkeep.report.picture import Picture
 
 TAXONOMY = ("NIST AI 100-2 NISTAML.023", "MITRE ATLAS AML.T0020", "OWASP ML02:2023")
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep import plots
 from modelkeep.bias.gaussian import (
     bayes_amplification,
     bayes_classifier,
@@ -19,10 +18,11 @@ from modelkeep.bias.gaussian import (
 )
 from modelkeep.bias.head import features_at
 from modelkeep.bias.resampling import RESAMPLES, percentiles, resampled_counts
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
+from modelkeep.core import plots
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

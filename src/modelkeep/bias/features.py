@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep import plots
 from modelkeep.bias.amplification import largest_class, require_two_classes
 from modelkeep.bias.gaussian import from_first
 from modelkeep.bias.head import features_at, find_head
 from modelkeep.bias.resampling import percentiles, resampled_counts
-from modelkeep.data import Data
+from modelkeep.core import plots
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain import AgainstAll, influence
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

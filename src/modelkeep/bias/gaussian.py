@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
 
 Array = NDArray[Any]
 

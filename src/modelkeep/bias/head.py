@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError, ModelError
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.model import Model
 
 BATCH = 512
 

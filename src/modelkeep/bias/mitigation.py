@@ -10,15 +10,15 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from modelkeep import plots
 from modelkeep.bias.amplification import largest_class, require_two_classes
 from modelkeep.bias.head import Head, features_at, require_head, with_head
 from modelkeep.bias.selection import experts, parity, remove
 from modelkeep.bias.sparse import fit_sparse
-from modelkeep.data import Data
-from modelkeep.errors import InputError, ModelError, ResultError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.core import plots
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, ModelError, ResultError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.results import Estimate
+from modelkeep.core.results import Estimate
 
 Array = NDArray[Any]
 RESAMPLES = 1000

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.bias.gaussian import from_first
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 Array = NDArray[Any]
 

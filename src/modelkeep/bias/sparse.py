@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.bias.gaussian import from_first
-from modelkeep.errors import TrainingError
+from modelkeep.core.errors import TrainingError
 
 Array = NDArray[Any]
 

@@ -6,44 +6,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from modelkeep.certify.certified import Certified, certify
+    from modelkeep.certify.certification import Certified, certify
     from modelkeep.certify.constants import Lipschitz, lipschitz
     from modelkeep.certify.gloro import GloRoNet
     from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
-    from modelkeep.certify.lower import LipschitzBelow, lipschitz_below
-    from modelkeep.certify.named import NamedSets, named_sets
+    from modelkeep.certify.lower_bounds import LipschitzBelow, lipschitz_below
+    from modelkeep.certify.named_sets import NamedSets, named_sets
     from modelkeep.certify.objectives import EMMA, GloRoCrossEntropy, GloRoTrades, LipschitzMargin
     from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smoothed, smooth
     from modelkeep.certify.surfaces import Surface, surface
-    from modelkeep.certify.train import orthogonal, train_certified
+    from modelkeep.certify.training import orthogonal, train_certified
 
 # Loaded on first use: the verifier in this package must run where there is no torch.
 _HOMES = {
     "ABSTAINED": "smoothing",
     "Affinity": "guarantees",
-    "Certified": "certified",
+    "Certified": "certification",
     "EMMA": "objectives",
     "GloRoCrossEntropy": "objectives",
     "GloRoNet": "gloro",
     "GloRoTrades": "objectives",
     "Guarantee": "guarantees",
     "Lipschitz": "constants",
-    "LipschitzBelow": "lower",
+    "LipschitzBelow": "lower_bounds",
     "LipschitzMargin": "objectives",
-    "NamedSets": "named",
+    "NamedSets": "named_sets",
     "NoisyTraining": "smoothing",
     "RelaxedTopK": "guarantees",
     "Smoothed": "smoothing",
     "Standard": "guarantees",
     "Surface": "surfaces",
-    "certify": "certified",
+    "certify": "certification",
     "lipschitz": "constants",
-    "lipschitz_below": "lower",
-    "named_sets": "named",
-    "orthogonal": "train",
+    "lipschitz_below": "lower_bounds",
+    "named_sets": "named_sets",
+    "orthogonal": "training",
     "smooth": "smoothing",
     "surface": "surfaces",
-    "train_certified": "train",
+    "train_certified": "training",
 }
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import TypeVar
 
 import torch
 
-from modelkeep.attack.ball import Norm
+from modelkeep.certify.interpreter import Tensors, run
 from modelkeep.certify.norms import pool_gain
 from modelkeep.certify.operations import AFFINE, Operation
-from modelkeep.certify.running import Tensors, run
+from modelkeep.core.norms import Norm
 
 Gain = TypeVar("Gain", float, torch.Tensor)
 

@@ -13,9 +13,8 @@ from hashlib import sha256
 import torch
 
 from modelkeep import __version__
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.blocks import Graph
-from modelkeep.certify.certified import Certified, certify
+from modelkeep.certify.certification import Certified, certify
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.rounding import Rounding
 from modelkeep.certify.schema import (
@@ -31,11 +30,12 @@ from modelkeep.certify.schema import (
     Summary,
     Weights,
 )
-from modelkeep.certify.tracing import operations
-from modelkeep.data import Data
-from modelkeep.errors import InputError, ModelError
-from modelkeep.model import Model
-from modelkeep.signing import canonical
+from modelkeep.certify.trace import operations
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
+from modelkeep.core.signing import canonical
 
 SLACK = 1e-6
 """By this share each radius is made smaller: room for whoever computes it again in another order."""

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import torch
 
-from modelkeep.attack.ball import Norm
+from modelkeep.certify.block_bounds import block_matrix, block_norm, matrix_error
 from modelkeep.certify.blocks import Graph
-from modelkeep.certify.bounding import block_matrix, block_norm, matrix_error
+from modelkeep.certify.interpreter import run
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.rounding import Rounding, margin_rounding
-from modelkeep.certify.running import run
-from modelkeep.certify.tracing import operations, tensors_of
-from modelkeep.errors import ModelError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.progress import task
-from modelkeep.results import Provenance, Result, Tensor, measured
+from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.core.errors import ModelError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
+from modelkeep.core.progress import task
+from modelkeep.core.results import Provenance, Result, Tensor, measured
 
 NORMS: tuple[Norm, ...] = ("l2", "linf", "l1")
 _OUTWARDS = 1 + 1e-9  # the products and sums of the bounds themselves are rounded, too, by far less than this

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.blocks import Block, Graph
+from modelkeep.certify.interpreter import run
 from modelkeep.certify.operations import Operation
-from modelkeep.certify.running import run
-from modelkeep.certify.tracing import operations, tensors_of
-from modelkeep.errors import InputError
-from modelkeep.model import Model
+from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
 
 _ITERATIONS = 2
 _FIRST = 20  # iterations of the first call, which starts anywhere

@@ -7,14 +7,14 @@ from itertools import chain
 
 import torch
 
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Guarantee, Standard, with_bottom
 from modelkeep.certify.rounding import require_plain_arithmetic
-from modelkeep.certify.tracing import require_plain
-from modelkeep.errors import ModelError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.slices.traced import identity
+from modelkeep.certify.trace import require_plain
+from modelkeep.core.errors import ModelError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
+from modelkeep.core.slices.graphs import identity
 
 _CHUNK = 10_000_000  # numbers that the costs of all pairs of classes may take at a time
 

@@ -20,8 +20,8 @@ from functools import cached_property
 
 import torch
 
-from modelkeep.card import class_names
-from modelkeep.errors import InputError, bad_parameter, listed, unknown_class
+from modelkeep.core.card import class_names
+from modelkeep.core.errors import InputError, bad_parameter, listed, unknown_class
 
 
 class Guarantee(ABC):

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from modelkeep.certify.blocks import Block
-from modelkeep.certify.running import Tensors, channel_scale
+from modelkeep.certify.interpreter import Tensors, channel_scale
 
 Windows = tuple[list[int], list[list[int]], list[int], int]
 """Stride, padding, dilation and groups, in the order in which the norms take them."""

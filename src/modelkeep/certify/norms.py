@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from modelkeep.attack.ball import Norm
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 _EXACT = 2048  # the longest short side of a matrix that is decomposed; beyond it, Gram iteration
 _ITERATIONS = 8  # of Gram iteration where it is the final word: about 1e-7 too large on a 300 x 800 matrix

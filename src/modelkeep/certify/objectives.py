@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.estimate import Margins
 from modelkeep.certify.guarantees import Guarantee, Standard, with_bottom
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
 from modelkeep.training import Loss, Schedule, Step, at
 
 

@@ -17,15 +17,15 @@ from typing import ClassVar
 import torch
 from pydantic import ConfigDict
 
+from modelkeep.certify.block_bounds import operation_norm
 from modelkeep.certify.blocks import combined
-from modelkeep.certify.bounding import operation_norm
+from modelkeep.certify.interpreter import Tensors, channel_scale, run
 from modelkeep.certify.norms import absolute_norm, convolution_norms_1_inf, schur
 from modelkeep.certify.operations import Operation
-from modelkeep.certify.running import Tensors, channel_scale, run
-from modelkeep.certify.tracing import tensors_of
-from modelkeep.errors import ModelError
-from modelkeep.model import Model
-from modelkeep.results import Tensor
+from modelkeep.certify.trace import tensors_of
+from modelkeep.core.errors import ModelError
+from modelkeep.core.model import Model
+from modelkeep.core.results import Tensor
 
 # Roundings of one value: libraries promise a few units in the last place for tanh, erf and their like.
 _FUNCTION = 16

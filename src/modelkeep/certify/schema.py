@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from modelkeep.attack.ball import Norm
-from modelkeep.errors import InputError
-from modelkeep.files import replacing
-from modelkeep.results import Estimate
-from modelkeep.signing import Signer, canonical
+from modelkeep.core.errors import InputError
+from modelkeep.core.files import replacing
+from modelkeep.core.norms import Norm
+from modelkeep.core.results import Estimate
+from modelkeep.core.signing import Signer, canonical
 
 
 class _Plain(BaseModel):

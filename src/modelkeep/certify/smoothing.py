@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep import progress
 from modelkeep.attack.keeper import Keeper
-from modelkeep.data import Data
-from modelkeep.errors import ModelError, bad_parameter
-from modelkeep.fingerprint import fingerprint
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import ModelError, bad_parameter
+from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.training.batches import derived_seed
 from modelkeep.training.schedules import Step
 
@@ -92,7 +92,7 @@ class Smoothed(Result):
 
     def draw(self) -> Figure:
         """Certified accuracy against radius, in the band of its intervals."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         radii = [self.largest * step / 50 for step in range(51)]
         return plots.curve(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modelkeep import plots
-from modelkeep.attack.ball import Norm
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Guarantee
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.core import plots
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

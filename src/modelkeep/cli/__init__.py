@@ -17,7 +17,7 @@ from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
 from modelkeep.cli.extract import extract
 from modelkeep.cli.harden import harden
-from modelkeep.errors import ModelKeepError
+from modelkeep.core.errors import ModelKeepError
 
 app = typer.Typer(
     name="modelkeep",

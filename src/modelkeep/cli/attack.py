@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from modelkeep.cli.given import (
+from modelkeep.cli.model_options import (
     DataSource,
     Device,
     InputShape,
@@ -76,10 +76,11 @@ def attack(
     """
     from rich.console import Console
 
-    from modelkeep import audit, progress
+    from modelkeep import report as pages
     from modelkeep.attack import catalogue
     from modelkeep.attack.keeper import kept
-    from modelkeep.errors import InputError
+    from modelkeep.core import progress
+    from modelkeep.core.errors import InputError
 
     if show_list:
         _list()
@@ -98,7 +99,7 @@ def attack(
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What was found is kept in {unfinished}; the same command goes on with it.", err=True)
         raise typer.Exit(130) from None
-    report, (page, record, *others) = audit.write_attack(
+    report, (page, record, *others) = pages.write_attack(
         found, drawn, model_name=Path(model).name, data_name=examined.name, folder=out
     )
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from modelkeep.cli.given import DataSource, Device, InputShape, Label, ModelSource, Seed, Weights, model_and_data
+from modelkeep.cli.model_options import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    model_and_data,
+)
 
 if TYPE_CHECKING:
     from modelkeep.audit import Audit
@@ -46,9 +55,9 @@ def audit(
 
     * `modelkeep audit mine:network --weights mine.safetensors --data mine.npz --input-shape 1,28,28`
     """
-    from modelkeep import progress
     from modelkeep.audit import Settings
     from modelkeep.audit import audit as run_audit
+    from modelkeep.core import progress
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     with progress.shown():
@@ -65,9 +74,9 @@ def conclude(result: Audit, out: Path, as_json: bool) -> None:
     """Write the report; say where it is and its three most important lines."""
     from rich.console import Console
 
-    from modelkeep.audit import write
+    from modelkeep.audit import write_audit
 
-    page, record = write(result, out)
+    page, record = write_audit(result, out)
     if as_json:
         typer.echo(record.read_text(encoding="utf-8"))
         return

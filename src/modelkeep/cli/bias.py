@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from modelkeep.cli.given import (
+from modelkeep.cli.model_options import (
     DataSource,
     Device,
     InputShape,
@@ -57,8 +57,9 @@ def bias(
     """
     from rich.console import Console
 
-    from modelkeep import audit, progress
-    from modelkeep.errors import InputError
+    from modelkeep import report as pages
+    from modelkeep.core import progress
+    from modelkeep.core.errors import InputError
 
     if mitigate is None and (train is not None or save is not None):
         raise InputError("--train and --save belong to --mitigate: say how to mitigate (experts, parity or l1).")
@@ -67,10 +68,10 @@ def bias(
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     chosen_on = training_data(data, train, label, "--mitigate chooses features on") if mitigate is not None else None
     with progress.shown():
-        found = audit.bias(
+        found = pages.bias(
             loaded, examined, slice=slice, train=chosen_on, method=mitigate, name=Path(model).name, seed=seed
         )
-    page, record, *pictures = audit.write_bias(found, out)
+    page, record, *pictures = pages.write_bias(found, out)
     saved = None
     if found.mitigated is not None:
         saved = found.mitigated.model.save(save if save is not None else out / "mitigated.safetensors")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from modelkeep.cli.given import (
+from modelkeep.cli.model_options import (
     DataSource,
     Device,
     InputShape,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from modelkeep.certify.guarantees import Guarantee
     from modelkeep.certify.schema import Certificate
-    from modelkeep.data import Data
-    from modelkeep.model import Model
+    from modelkeep.core.data import Data
+    from modelkeep.core.model import Model
 
 
 class Certify(TyperGroup):
@@ -93,12 +93,12 @@ def certify(
     """
     import numpy as np
 
-    from modelkeep import progress
     from modelkeep.certify.certificate import certificate
-    from modelkeep.errors import InputError
-    from modelkeep.files import replacing
-    from modelkeep.formats.weights import write_weights
-    from modelkeep.signing import Signer, default_key
+    from modelkeep.core import progress
+    from modelkeep.core.errors import InputError
+    from modelkeep.core.files import replacing
+    from modelkeep.core.formats.weights import write_weights
+    from modelkeep.core.signing import Signer, default_key
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     examined, labelled = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
@@ -167,11 +167,11 @@ def train(
     """
     from rich.console import Console
 
-    from modelkeep import progress
     from modelkeep.certify import certify as certified
     from modelkeep.certify import train_certified
-    from modelkeep.errors import InputError
-    from modelkeep.files import replacing
+    from modelkeep.core import progress
+    from modelkeep.core.errors import InputError
+    from modelkeep.core.files import replacing
     from modelkeep.training import Linear, Recipe
 
     trained, examined = _to_train(model, data, weights, input_shape, label, device)
@@ -213,7 +213,8 @@ def _to_train(
     model: str, data: str, weights: Path | None, input_shape: str | None, label: str, device: str
 ) -> tuple[Model, Data]:
     """The model, new where one of our architectures was named, and the data to measure it on."""
-    from modelkeep import Model, architectures, datasets
+    from modelkeep import Model
+    from modelkeep.zoo import architectures, datasets
 
     if model not in architectures.names():
         return model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
@@ -225,7 +226,7 @@ def _to_train(
 
 def _guarantee(text: str, classes: Sequence[str]) -> Guarantee:
     from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
 
     if text == "standard":
         return Standard()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from modelkeep.cli.given import (
+from modelkeep.cli.model_options import (
     DataSource,
     Device,
     InputShape,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from modelkeep.completion.hardness import Hardness
     from modelkeep.completion.part import Part
-    from modelkeep.completion.report import Price
+    from modelkeep.completion.price import Price
     from modelkeep.study import StudyResult
 
 
@@ -77,10 +77,10 @@ def complete(
     """
     from modelkeep.cli.study import require_all_done, run_shown
     from modelkeep.completion.hardness import ALPHAS
-    from modelkeep.completion.report import Price
+    from modelkeep.completion.price import Price
     from modelkeep.completion.trials import complete as trial
     from modelkeep.completion.trials import fingerprints, opened
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
     from modelkeep.study import Ledger, Local, Study, grid
     from modelkeep.training import Recipe, evaluate
 
@@ -131,7 +131,7 @@ def _resolved(source: str) -> str:
 def _parts(wanted: list[str] | None, module: nn.Module) -> list[Part]:
     """The parts that the user named, or each layer of the network."""
     from modelkeep.completion.part import Part, parts_of
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
 
     layers = {part.name: part for part in parts_of(module)}
     if not wanted:
@@ -155,7 +155,7 @@ def _parts(wanted: list[str] | None, module: nn.Module) -> list[Part]:
 def _procedures(wanted: list[str] | None) -> list[str]:
     """The procedures that the user named, whole or by their first word: T4 is all initialisations."""
     from modelkeep.completion.procedures import PROCEDURES
-    from modelkeep.errors import InputError, listed
+    from modelkeep.core.errors import InputError, listed
 
     found = []
     for text in wanted or ["T1", "T2"]:
@@ -172,7 +172,7 @@ def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprint
 
     from modelkeep.completion.hardness import hardness
     from modelkeep.completion.trials import retraining
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
 
     runs = [
         retraining(record.value, record.parameters["part"]["name"], record.parameters["procedure"], record.seed)
@@ -188,9 +188,9 @@ def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprint
 
 
 def _write(found: Hardness, out: Path, price: Price | None, subject: str) -> tuple[Path, ...]:
-    from modelkeep.completion.report import completion_page
-    from modelkeep.pages import write_files
-    from modelkeep.plots import png_bytes
+    from modelkeep.core.plots import png_bytes
+    from modelkeep.report.completion import completion_page
+    from modelkeep.report.page import write_files
 
     page = completion_page(found, out / "report.html", price, subject=subject)
     return page, *write_files(out, {"result.json": found.to_json(), "figure.png": png_bytes(found.draw())})
@@ -199,7 +199,7 @@ def _write(found: Hardness, out: Path, price: Price | None, subject: str) -> tup
 def _show(found: Hardness, done: StudyResult, own: float, written: tuple[Path, ...]) -> None:
     from rich.console import Console
 
-    from modelkeep.completion.report import answer
+    from modelkeep.report.completion_words import answer
 
     console = Console(highlight=False)
     console.print(f"\n{answer(found)}", markup=False)

@@ -21,7 +21,7 @@ def list_sets(*, as_json: Json = False, cache: Cache = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from modelkeep import datasets
+    from modelkeep.zoo import datasets
 
     described = [_described(name, cache) for name in datasets.names()]
     if as_json:
@@ -48,8 +48,9 @@ def get(
     as_json: Json = False,
 ) -> None:
     """Fetch a data set into the cache, check it, and read it once."""
-    from modelkeep import datasets, progress
-    from modelkeep.datasets.description import digest
+    from modelkeep.core import progress
+    from modelkeep.zoo import datasets
+    from modelkeep.zoo.datasets.dataset import digest
 
     with progress.shown():
         files = datasets.get(name, copy=copy, cache=cache)
@@ -88,7 +89,8 @@ def show(
     """Describe a data set: counts, classes, ranges, missing values; for images also a picture."""
     from rich.console import Console
 
-    from modelkeep import datasets, progress
+    from modelkeep.core import progress
+    from modelkeep.zoo import datasets
 
     with progress.shown():
         data = datasets.open(source, label=label, ignore=ignore or (), missing=missing, part=part, cache=cache)
@@ -107,7 +109,7 @@ def show(
 
 def _described(name: str, cache: Path | None) -> dict[str, Any]:
     """The description of a data set as plain values."""
-    from modelkeep import datasets
+    from modelkeep.zoo import datasets
 
     dataset = datasets.info(name)
     plain = {key: getattr(dataset, key) for key in ("name", "title", "kind", "shape", "classes", "licence", "home")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from modelkeep.cli.audit import AsJson, Out, conclude
-from modelkeep.cli.given import Seed
+from modelkeep.cli.model_options import Seed
 
 
 def demo(out: Out = Path("modelkeep-out"), seed: Seed = 0, as_json: AsJson = False) -> None:
@@ -18,10 +18,13 @@ def demo(out: Out = Path("modelkeep-out"), seed: Seed = 0, as_json: AsJson = Fal
 
     import torch
 
-    from modelkeep import Model, datasets, plots, progress
-    from modelkeep.architectures import small_cnn
-    from modelkeep.audit import Picture, Section, Settings, audit
+    from modelkeep import Model
+    from modelkeep.audit import Section, Settings, audit
+    from modelkeep.core import plots, progress
+    from modelkeep.report import Picture
     from modelkeep.training import Adam, Recipe, cross_entropy, fit
+    from modelkeep.zoo import datasets
+    from modelkeep.zoo.architectures import small_cnn
 
     train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
     arguments = {"input_shape": list(train.input_shape), "classes": len(train.classes)}

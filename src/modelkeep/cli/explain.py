@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from modelkeep.cli.given import (
+from modelkeep.cli.model_options import (
     DataSource,
     Device,
     InputShape,
@@ -21,9 +21,9 @@ from modelkeep.cli.given import (
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
-    from modelkeep.audit import Explanations
+    from modelkeep.core.slices import Place
     from modelkeep.explain import Quantity
-    from modelkeep.slices import Place
+    from modelkeep.report import Explanations
 
 MethodName = Literal["integrated-gradients", "saliency", "smooth-grad", "conductance", "grad-cam", "channel-influence"]
 
@@ -67,8 +67,8 @@ def explain(
 
     * `modelkeep explain efficientnet-lite0 --data photo.jpg --why daisy --rather-than bee`
     """
-    from modelkeep import progress
-    from modelkeep.audit import explanations, write_explanations
+    from modelkeep.core import progress
+    from modelkeep.report import explanations, write_explanations
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     if list_slices:
@@ -100,9 +100,9 @@ def explain(
 
 
 def _quantities(model: Model, data: Data, why: str | None, rather_than: str | None) -> tuple[Quantity, ...]:
-    from modelkeep.audit import usual_quantities
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
     from modelkeep.explain import AgainstAll, ClassScore, Contrast
+    from modelkeep.report import usual_quantities
 
     if why is None:
         if rather_than is not None:
@@ -114,7 +114,7 @@ def _quantities(model: Model, data: Data, why: str | None, rather_than: str | No
 
 
 def _place(text: str) -> Place:
-    from modelkeep.slices import Place
+    from modelkeep.core.slices import Place
 
     name, _, call = text.rpartition("#")
     return Place(name, int(call)) if name and call.isdigit() else Place(text)
@@ -122,10 +122,10 @@ def _place(text: str) -> Place:
 
 def _places(model: Model, method: MethodName) -> list[Place]:
     """The input, the last feature map and the last place before the logits, as far as there are any."""
-    from modelkeep.audit import OF_FEATURE_MAPS
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
+    from modelkeep.core.slices import Place
+    from modelkeep.explain.explainers import OF_FEATURE_MAPS
     from modelkeep.explain.places import last_feature_map, last_inner_place
-    from modelkeep.slices import Place
 
     maps = last_feature_map(model)
     if method in OF_FEATURE_MAPS:
@@ -138,8 +138,8 @@ def _places(model: Model, method: MethodName) -> list[Place]:
 
 def _chosen(data: Data, count: int, index: list[int] | None) -> list[int]:
     """The examples that were asked for by number, else a few of each class."""
-    from modelkeep.audit import a_few
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
+    from modelkeep.report import a_few
 
     if not index:
         return a_few(data, count)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from modelkeep.cli.given import DataSource, Device, InputShape, Label, Seed, Weights, model_and_data
+from modelkeep.cli.model_options import DataSource, Device, InputShape, Label, Seed, Weights, model_and_data
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -69,14 +69,15 @@ def extract(
     """
     from dataclasses import replace
 
-    from modelkeep import datasets, progress
-    from modelkeep.access import Scores
     from modelkeep.attack.transfer.proxy import RECIPE
-    from modelkeep.errors import InputError
+    from modelkeep.core import progress
+    from modelkeep.core.access import Scores
+    from modelkeep.core.errors import InputError
     from modelkeep.extract.catalogue import ATTACKS, DEFENCES, STRATEGIES, named
     from modelkeep.extract.curve import fidelity_curve
     from modelkeep.extract.extraction import extract as steal
     from modelkeep.extract.target import Guarded
+    from modelkeep.zoo import datasets
 
     if show_list:
         _list()
@@ -148,7 +149,7 @@ def extract(
 
 def _remote(url: str, key_file: Path | None, rate: float | None, returns: Returns, out: Path) -> Remote:
     from modelkeep.extract.remote import Remote
-    from modelkeep.guard.gateway.chosen import private
+    from modelkeep.guard.gateway.defence_settings import private
 
     key = None
     if key_file is not None:
@@ -158,8 +159,8 @@ def _remote(url: str, key_file: Path | None, rate: float | None, returns: Return
 
 
 def _architecture(name: str | None) -> Architecture | None:
-    from modelkeep import architectures
     from modelkeep.extract.catalogue import named
+    from modelkeep.zoo import architectures
 
     if name is None:
         return None
@@ -171,7 +172,7 @@ def _architecture(name: str | None) -> Architecture | None:
 
 def _write(found: Extraction, drawn: FidelityCurve | None, out: Path) -> list[Path]:
     """The files, each whole or not at all."""
-    from modelkeep.files import replacing
+    from modelkeep.core.files import replacing
 
     out.mkdir(parents=True, exist_ok=True)
     contents = {"result.json": found.to_json()}

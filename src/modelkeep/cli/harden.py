@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from modelkeep.cli.given import (
+from modelkeep.cli.model_options import (
     DataSource,
     Device,
     InputShape,
@@ -76,9 +76,10 @@ def harden(
     """
     from rich.console import Console
 
-    from modelkeep import audit, progress
+    from modelkeep import report as pages
     from modelkeep.attack import pgd, standard
-    from modelkeep.errors import InputError
+    from modelkeep.core import progress
+    from modelkeep.core.errors import InputError
     from modelkeep.harden import Setting, make_defences, scoreboard
     from modelkeep.harden import harden as hardened
     from modelkeep.training import Adam, Recipe
@@ -111,7 +112,7 @@ def harden(
                 seed=seed,
                 checkpoint=checkpoint,
             )
-    page, record, *pictures = audit.write_hardening(
+    page, record, *pictures = pages.write_hardening(
         found, model_name=Path(model).name, data_name=examined.name, folder=out
     )
     saved = None if compare else loaded.save(save if save is not None else out / "hardened.safetensors")
@@ -126,5 +127,5 @@ def harden(
         console.print(f"  {picture.resolve()}", soft_wrap=True)
     if saved is not None:
         console.print(f"The hardened model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
-    console.print(audit.hardening_verdict(found), highlight=False, markup=False)
+    console.print(pages.hardening_verdict(found), highlight=False, markup=False)
     console.print(found)

@@ -23,54 +23,54 @@ from modelkeep.cli.study import (
     require_all_done,
     run_shown,
 )
-from modelkeep.errors import StudyError, listed
+from modelkeep.core.errors import StudyError, listed
 from modelkeep.study.ledger import DEFAULT_PATH, Ledger
 
 if TYPE_CHECKING:
-    from modelkeep.study.paper import PaperStudy
+    from modelkeep.papers.paper import PaperStudy
 
 # Named here and not in the capabilities' packages, because a study knows of no capability.
 REGISTRY = (
-    "modelkeep.bias.studies.figure_9_1:FIGURE_9_1",
-    "modelkeep.bias.studies.table_9_2:TABLE_9_2",
-    "modelkeep.bias.studies.figure_9_3:FIGURE_9_3A",
-    "modelkeep.bias.studies.figure_9_3:FIGURE_9_3B",
-    "modelkeep.bias.studies.figure_9_3:FIGURE_9_3C",
-    "modelkeep.bias.studies.figure_9_4:FIGURE_9_4",
-    "modelkeep.bias.studies.table_9_6:TABLE_9_6",
-    "modelkeep.bias.studies.table_9_6_images:TABLE_9_6_IMAGES",
-    "modelkeep.harden.studies.plasticity.table_5_1:PLASTICITY",
-    "modelkeep.harden.studies.plasticity.table_5_1:FIGURE_5_2",
-    "modelkeep.harden.studies.plasticity.memory:MEMORY",
-    "modelkeep.harden.studies.plasticity.sweep:SWEEP",
-    "modelkeep.harden.studies.plasticity.hypotheses:PHI",
-    "modelkeep.harden.studies.table_4_1:TABLE_4_1",
-    "modelkeep.certify.studies.verified:TABLE_6_7",
-    "modelkeep.certify.studies.tightness:TIGHTNESS",
-    "modelkeep.certify.studies.posthoc:POSTHOC",
-    "modelkeep.certify.studies.relaxed:RELAXED",
-    "modelkeep.certify.studies.targeted:TARGETED",
-    "modelkeep.extract.studies.tables:EXTRACTION_MNIST",
-    "modelkeep.extract.studies.tables:EXTRACTION_FASHION",
-    "modelkeep.extract.studies.tables:EXTRACTION_ANIMALS",
-    "modelkeep.extract.studies.tables:EXTRACTION_DRAWINGS",
-    "modelkeep.extract.studies.budgets:FIGURE_3",
-    "modelkeep.extract.studies.budgets:FIGURE_4",
-    "modelkeep.extract.studies.quantisation:TABLE_6",
-    "modelkeep.extract.studies.quantisation:NEVER_CLEAN",
-    "modelkeep.extract.studies.utility:DETECTION",
-    "modelkeep.extract.studies.utility:GROWTH",
-    "modelkeep.extract.studies.utility:TIMES",
-    "modelkeep.rl.studies.learning:LEARNING",
-    "modelkeep.completion.studies.completion:COMPLETION",
-    "modelkeep.completion.studies.findings:PROCEDURE_STUDY",
-    "modelkeep.completion.studies.findings:RESIDUAL_STUDY",
-    "modelkeep.completion.studies.reinforcement:LAYERS",
-    "modelkeep.completion.studies.findings:PARAMETER_STUDY",
-    "modelkeep.completion.studies.completion:AGENTS",
-    "modelkeep.completion.studies.reinforcement:EXPERIENCE",
-    "modelkeep.completion.studies.reinforcement:OTHER_PROCEDURES",
-    "modelkeep.completion.studies.modulating:MODULATION",
+    "modelkeep.papers.leino2022.figure_9_1:FIGURE_9_1",
+    "modelkeep.papers.leino2022.table_9_2:TABLE_9_2",
+    "modelkeep.papers.leino2022.figure_9_3:FIGURE_9_3A",
+    "modelkeep.papers.leino2022.figure_9_3:FIGURE_9_3B",
+    "modelkeep.papers.leino2022.figure_9_3:FIGURE_9_3C",
+    "modelkeep.papers.leino2022.figure_9_4:FIGURE_9_4",
+    "modelkeep.papers.leino2022.table_9_6:TABLE_9_6",
+    "modelkeep.papers.leino2022.table_9_6_images:TABLE_9_6_IMAGES",
+    "modelkeep.papers.saha2020.plasticity.table_5_1:PLASTICITY",
+    "modelkeep.papers.saha2020.plasticity.table_5_1:FIGURE_5_2",
+    "modelkeep.papers.saha2020.plasticity.memory:MEMORY",
+    "modelkeep.papers.saha2020.plasticity.sweep:SWEEP",
+    "modelkeep.papers.saha2020.plasticity.hypotheses:PHI",
+    "modelkeep.papers.saha2020.table_4_1:TABLE_4_1",
+    "modelkeep.papers.leino2022.table_6_7:TABLE_6_7",
+    "modelkeep.papers.leino2022.table_6_9:TIGHTNESS",
+    "modelkeep.papers.leino2022.posthoc_certification:POSTHOC",
+    "modelkeep.papers.leino2022.table_7_3:RELAXED",
+    "modelkeep.papers.leino2022.table_7_3_aircraft:TARGETED",
+    "modelkeep.papers.tang2024.tables_2_to_5:EXTRACTION_MNIST",
+    "modelkeep.papers.tang2024.tables_2_to_5:EXTRACTION_FASHION",
+    "modelkeep.papers.tang2024.tables_2_to_5:EXTRACTION_ANIMALS",
+    "modelkeep.papers.tang2024.tables_2_to_5:EXTRACTION_DRAWINGS",
+    "modelkeep.papers.tang2024.figures_3_4:FIGURE_3",
+    "modelkeep.papers.tang2024.figures_3_4:FIGURE_4",
+    "modelkeep.papers.tang2024.table_6:TABLE_6",
+    "modelkeep.papers.tang2024.table_6:NEVER_CLEAN",
+    "modelkeep.papers.tang2024.figures_5_6:DETECTION",
+    "modelkeep.papers.tang2024.figures_5_6:GROWTH",
+    "modelkeep.papers.tang2024.figures_5_6:TIMES",
+    "modelkeep.papers.martic2018.agent_learning:LEARNING",
+    "modelkeep.papers.martic2018.completion:COMPLETION",
+    "modelkeep.papers.martic2018.findings:PROCEDURE_STUDY",
+    "modelkeep.papers.martic2018.findings:RESIDUAL_STUDY",
+    "modelkeep.papers.martic2018.reinforcement:LAYERS",
+    "modelkeep.papers.martic2018.findings:PARAMETER_STUDY",
+    "modelkeep.papers.martic2018.completion:AGENTS",
+    "modelkeep.papers.martic2018.reinforcement:EXPERIENCE",
+    "modelkeep.papers.martic2018.reinforcement:OTHER_PROCEDURES",
+    "modelkeep.papers.martic2018.modulation:MODULATION",
 )
 
 
@@ -123,9 +123,9 @@ def run(
     """
     from rich.console import Console
 
-    from modelkeep.files import replacing
-    from modelkeep.plots import png_bytes
-    from modelkeep.study.paper import PaperTable
+    from modelkeep.core.files import replacing
+    from modelkeep.core.plots import png_bytes
+    from modelkeep.papers.paper import PaperTable
 
     chosen = _find(name)
     folder = out if out is not None else DEFAULT_PATH.parent / name

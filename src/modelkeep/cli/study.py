@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from modelkeep.errors import StudyError
+from modelkeep.core.errors import StudyError
+from modelkeep.study.labels import labels
 from modelkeep.study.ledger import DEFAULT_PATH, FAILURES, Ledger, Record
-from modelkeep.study.naming import labels
 
 if TYPE_CHECKING:
     from modelkeep.study import Limits, Study, StudyResult
@@ -164,7 +164,7 @@ def run_shown(
     study: Study, ledger: Ledger, engine: Engine, again: str, limits: Limits | None = None, retries: int = 1
 ) -> StudyResult:
     """Run a study with its progress shown; after Ctrl-C say that `again` is the command that goes on."""
-    from modelkeep import progress
+    from modelkeep.core import progress
     from modelkeep.study import run
 
     try:

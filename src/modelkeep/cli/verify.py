@@ -24,9 +24,9 @@ def verify(
 
     * `modelkeep certify verify certificate.json --weights model.safetensors --data inputs.npz --signer 1a2b:…`
     """
-    from modelkeep import datasets
     from modelkeep.certify import verifier
-    from modelkeep.errors import InputError
+    from modelkeep.core.errors import InputError
+    from modelkeep.zoo import datasets
 
     try:
         if data is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from modelkeep.completion.curve import Curve, Ratio, ratio
 from modelkeep.completion.hardness import Hardness, Retraining, hardness
-from modelkeep.completion.initialise import SCHEMES, reset
+from modelkeep.completion.initialisation import SCHEMES, reset
 from modelkeep.completion.modulation import Modulation, modulate
 from modelkeep.completion.part import Part, parts_of
 from modelkeep.completion.problem import Problem

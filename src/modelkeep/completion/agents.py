@@ -8,10 +8,10 @@ from pathlib import Path
 from torch import nn
 
 from modelkeep.completion.curve import Curve
-from modelkeep.completion.initialise import SCHEMES, Scheme, reset
+from modelkeep.completion.initialisation import SCHEMES, Scheme, reset
 from modelkeep.completion.part import Part
-from modelkeep.completion.procedures.overparametrised import overparametrised
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.completion.procedures.overparametrisation import overparametrised
+from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.rainbow.agent import Rainbow

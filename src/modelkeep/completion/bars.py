@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from modelkeep import plots
+from modelkeep.core import plots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Any
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
 
 
 @dataclass(frozen=True)

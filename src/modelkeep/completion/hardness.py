@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modelkeep.completion.curve import Curve, ratio
-from modelkeep.errors import InputError, bad_parameter, listed
-from modelkeep.results import Estimate, Result, measured
+from modelkeep.core.errors import InputError, bad_parameter, listed
+from modelkeep.core.results import Estimate, Result, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from modelkeep import progress
-from modelkeep.errors import InputError, MissingExtra, StudyError, bad_parameter
-from modelkeep.results import Estimate, Result, measured
+from modelkeep.core import progress
+from modelkeep.core.errors import InputError, MissingExtra, StudyError, bad_parameter
+from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.training.batches import derived_seed
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from modelkeep.errors import InputError, bad_parameter, listed
+from modelkeep.core.errors import InputError, bad_parameter, listed
 from modelkeep.training.batches import derived_seed
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)

@@ -6,10 +6,10 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modelkeep.completion.initialise import Scheme, reset
+from modelkeep.completion.initialisation import Scheme, reset
 from modelkeep.completion.part import Part
-from modelkeep.data import Data
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
 from modelkeep.training import Recipe
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from modelkeep.completion.part import Part
-from modelkeep.data import Data
-from modelkeep.errors import CheckpointError, InputError, bad_parameter
-from modelkeep.fingerprint import fingerprint
-from modelkeep.model import Model
-from modelkeep.slices import Place
-from modelkeep.slices.pieces import Piece
+from modelkeep.core.data import Data
+from modelkeep.core.errors import CheckpointError, InputError, bad_parameter
+from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.model import Model
+from modelkeep.core.slices import Place
+from modelkeep.core.slices.pieces import Piece
 from modelkeep.training import Recipe
 from modelkeep.training import checkpoint as files
 from modelkeep.training.batches import Batches, derived_seed, part_seed
@@ -138,9 +138,9 @@ def record(
 ) -> Recording:
     """What crosses around `part` in so many passes of the trained model, here in one process.
 
-    A pass gives the very numbers that a governed one with the same weights would (`modelkeep.govern.recording` takes
-    them down from a real one). The weights stay as they are. In training the holder of the last piece has the labels,
-    so that its outputs do not cross; in inference whoever asks gets them.
+    A pass gives the very numbers that a governed one with the same weights would (`govern.session.recorder`
+    takes them down from a real one). The weights stay as they are. In training the holder of the last piece has the
+    labels, so that its outputs do not cross; in inference the party that asks gets them.
     """
     if passes < 1:
         raise bad_parameter("record", "passes", "at least 1", passes)

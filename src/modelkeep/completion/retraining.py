@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from modelkeep.completion.curve import Curve
-from modelkeep.completion.initialise import reset
+from modelkeep.completion.initialisation import reset
 from modelkeep.completion.part import Part
-from modelkeep.data import Data
-from modelkeep.errors import CheckpointError, InputError, TrainingError
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.errors import CheckpointError, InputError, TrainingError
+from modelkeep.core.model import Model
 from modelkeep.training import Evaluation, Objective, OwnGradients, Recipe, cross_entropy, evaluate, fit
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training.checkpoint import Snapshot

@@ -10,20 +10,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from modelkeep import datasets, pretrained
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Retraining
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures import PROCEDURES
 from modelkeep.completion.retraining import WHOLE, Retrained, curve_of, original
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.files import replacing
-from modelkeep.model import Model
-from modelkeep.study.once import shared_folder
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.files import replacing
+from modelkeep.core.model import Model
+from modelkeep.study.shared import shared_folder
 from modelkeep.study.trial import canonical, workdir
 from modelkeep.training import Recipe, evaluate
+from modelkeep.zoo import datasets, pretrained
 
 Opened = tuple[Model, Data, Data]
 """The owner's model, what it is trained on, and what it is judged on."""

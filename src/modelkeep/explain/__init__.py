@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Path, Point, Points, Sampler
-from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
 from modelkeep.explain.meaning.concept_sensitivity import ConceptSensitivity, Sensitivity, concept_sensitivity
 from modelkeep.explain.meaning.concepts import Concept, concept
@@ -11,7 +10,7 @@ from modelkeep.explain.meaning.exemplars import Exemplars, exemplars
 from modelkeep.explain.meaning.explain_unit import explain_unit
 from modelkeep.explain.meaning.search_space import Transformations
 from modelkeep.explain.meaning.unit_sheet import Mover, UnitSheet
-from modelkeep.explain.meaning.visualise import Visualised, visualise
+from modelkeep.explain.meaning.visualisation import Visualised, visualise
 from modelkeep.explain.presets import (
     channel_influence,
     conductance,
@@ -36,6 +35,7 @@ from modelkeep.explain.quantities import (
     Quantity,
     Unit,
 )
+from modelkeep.explain.result import Explained
 
 __all__ = [
     "AgainstAll",

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Protocol
 
 import torch
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
 
 Space = Literal["input", "slice"]
 """Where a distribution lives: among the inputs, or among the values at the slice (thesis 002, after equation 3.1)."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from modelkeep import progress
-from modelkeep.data import Data
-from modelkeep.errors import InputError, ModelError, bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, ModelError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import measured
+from modelkeep.core.slices import Cut, Slice
 from modelkeep.explain.distributions import DataSet, Distribution, Path, Point
-from modelkeep.explain.explained import Explained
 from modelkeep.explain.quantities import PredictedScore, Quantity, Score
-from modelkeep.model import Model
-from modelkeep.results import measured
-from modelkeep.slices import Cut, Slice
+from modelkeep.explain.result import Explained
 
 Found = dict[str, torch.Tensor]
 """What was found for some points, by the names of `Explained`'s fields."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from modelkeep.errors import SliceError
-from modelkeep.model import Model
+from modelkeep.core.errors import SliceError
+from modelkeep.core.model import Model
 
 
 def last_inner_place(model: Model) -> str | None:

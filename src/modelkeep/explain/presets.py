@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import torch
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
 from modelkeep.explain.distributions import Gaussian, Line, Path
-from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
 from modelkeep.explain.quantities import PredictedScore, Quantity
-from modelkeep.model import Model
+from modelkeep.explain.result import Explained
 
 PREDICTED = PredictedScore()
 

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import torch
 
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.slices import Place
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.slices import Place
 
 Score = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """Maps logits `(n, classes)` and the labels `(n,)` predicted for the explained points to one number each, `(n,)`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def units_of(values: torch.Tensor, slice: str) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch.nn.functional import one_hot
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.extract.recoveries import Recovery, as_they_are
 from modelkeep.extract.target import Target
 from modelkeep.training import Augmentation

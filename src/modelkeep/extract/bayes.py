@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep import progress
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.extract.lookup import Lookup
 from modelkeep.extract.recoveries import Knowledge
 

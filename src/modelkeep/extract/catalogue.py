@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
 from modelkeep.extract.attacks import NAIVE, S4L, SMOOTHING, TOP_ONE, Attack, Repeated
 from modelkeep.extract.bayes import Means, PartialBayes
 from modelkeep.extract.restorer import DDAE, DDAEPlus
@@ -14,11 +14,11 @@ from modelkeep.extract.strategies import AdaptiveKnockoff, JacobianAugmentation,
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW
-from modelkeep.guard.defences.none import NoDefence
+from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
 from modelkeep.guard.defences.rounding import Rounding
-from modelkeep.guard.defences.top1 import TopOne
-from modelkeep.guard.defences.unordered import Unordered
+from modelkeep.guard.defences.top_one import TopOne
+from modelkeep.guard.defences.unordered_quantiser import Unordered
 
 ATTACKS: dict[str, tuple[str, Callable[[Means], Attack]]] = {
     "naive": ("learns from the answers as they are", lambda means: NAIVE),

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modelkeep import progress
 from modelkeep.attack.transfer.proxy import RECIPE, Architecture
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.extract.attacks import NAIVE, Attack
 from modelkeep.extract.strategies import Strategy
 from modelkeep.extract.target import Target
 from modelkeep.extract.theft import Judge, Theft
 from modelkeep.guard.defence import Defence
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
 from modelkeep.training import Recipe
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class FidelityCurve(Result):
 
     def draw(self) -> Figure:
         """Fidelity and accuracy against queries, in the bands of their intervals."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         return plots.curve(
             self.queries,

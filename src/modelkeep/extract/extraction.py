@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import PlainSerializer, PlainValidator
 
 from modelkeep.attack.transfer.proxy import RECIPE, Architecture
-from modelkeep.data import Data
-from modelkeep.errors import ResultError, bad_parameter
+from modelkeep.core.data import Data
+from modelkeep.core.errors import ResultError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.extract.attacks import NAIVE, Attack
 from modelkeep.extract.strategies import Strategy
 from modelkeep.extract.target import Target
 from modelkeep.extract.theft import Judge, Theft
 from modelkeep.guard.defence import Defence
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
 from modelkeep.training import Recipe
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Extraction(Result):
 
     def draw(self) -> Figure:
         """How the copy compares with the target."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         named = {
             "accuracy, target": self.target_accuracy,
@@ -112,7 +112,7 @@ def extract(
         strategy: What it is asked about: `Knockoff`, `AdaptiveKnockoff`, `JacobianAugmentation` or `Listed`.
         attack: How it is asked, and what is learnt from the answers.
         test: Examples with true labels, to judge the copy on.
-        architecture: Of the substitute, as in `modelkeep.architectures`; without it a small one that fits.
+        architecture: Of the substitute, as in `modelkeep.zoo.architectures`; without it a small one that fits.
         recipe: How the substitute is trained.
         defence: What the attacker believes to stand before the target, for attacks that adapt to it; a `Guarded`
             target tells.
@@ -122,7 +122,7 @@ def extract(
 
     >>> import torch
     >>> from torch import nn
-    >>> from modelkeep.access import Scores
+    >>> from modelkeep.core.access import Scores
     >>> from modelkeep.extract.strategies import Knockoff
     >>> model = Model(nn.Linear(4, 3), input_shape=(4,), classes=3)
     >>> data = Data(torch.rand(60, 4), torch.zeros(60, dtype=torch.int64), model.classes)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.guard.compiled import compiled
 from modelkeep.guard.grid import ONE, Units
+from modelkeep.guard.machine_code import compiled
 
 FAR = np.iinfo(np.int64).max
 

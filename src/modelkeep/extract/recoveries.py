@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from modelkeep.attack.transfer.proxy import Interface
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import confidences, snap
 

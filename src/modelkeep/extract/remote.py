@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import torch
 
-from modelkeep import progress
-from modelkeep.access import within
-from modelkeep.card import class_names
-from modelkeep.errors import MissingExtra, ModelError, QueryBudget, bad_parameter
-from modelkeep.extract.kept import Kept, identity
+from modelkeep.core import progress
+from modelkeep.core.access import within
+from modelkeep.core.card import class_names
+from modelkeep.core.errors import MissingExtra, ModelError, QueryBudget, bad_parameter
+from modelkeep.extract.answer_store import Kept, identity
 from modelkeep.extract.target import Returns, probabilities
 
 DATATYPES = {"FP32": torch.float32, "FP64": torch.float64}

@@ -7,15 +7,16 @@ from functools import partial
 
 import torch
 
-from modelkeep import architectures, progress
-from modelkeep.access import Scores
 from modelkeep.attack.transfer.proxy import Architecture, new_network
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.access import Scores
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
 from modelkeep.extract.bayes import Means, PartialBayes
 from modelkeep.extract.recoveries import Knowledge
 from modelkeep.extract.substitute import train_substitute
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import architectures
 
 SHADOWS = Recipe(epochs=10, batch_size=64, learning_rate=2e-3)
 RESTORER = Recipe(epochs=5, batch_size=256, learning_rate=2e-3)

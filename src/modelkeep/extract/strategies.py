@@ -9,13 +9,13 @@ from typing import ClassVar, Protocol
 import torch
 from torch.nn.functional import log_softmax
 
-from modelkeep import progress
-from modelkeep.access import Scores
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.gradient.ascent import ascend
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.core import progress
+from modelkeep.core.access import Scores
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from modelkeep.attack.transfer.proxy import Architecture, Interface, new_network
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
 from modelkeep.training import Loss, Recipe, SoftAnswers, Step, fit
 
 

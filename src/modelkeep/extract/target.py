@@ -7,19 +7,19 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from modelkeep.access import Scores, within
 from modelkeep.attack.transfer.proxy import Interface
-from modelkeep.card import class_names
-from modelkeep.errors import PredictionError, bad_parameter
+from modelkeep.core.access import Scores, within
+from modelkeep.core.card import class_names
+from modelkeep.core.errors import PredictionError, bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import OFF, confidences, snap
-from modelkeep.model import Model
 
 Returns = Literal["probabilities", "logits"]
 
 
 class Target(Interface, Protocol):
-    """Something that answers queries with probabilities and counts them. `modelkeep.access.Scores` is one."""
+    """Something that answers queries with probabilities and counts them. `modelkeep.core.access.Scores` is one."""
 
     @property
     def queries(self) -> int:
@@ -33,7 +33,7 @@ class Guarded(Scores):
     """A model of one's own behind a `defence`, which starts with a fresh `state`.
 
     >>> from torch import nn
-    >>> from modelkeep.guard.defences.top1 import TopOne
+    >>> from modelkeep.guard.defences.top_one import TopOne
     >>> model = Model(nn.Linear(4, 3), input_shape=(4,), classes=3)
     >>> Guarded(model, TopOne()).probs(torch.zeros(1, 4)).sort().values
     tensor([[0., 0., 1.]])
@@ -64,9 +64,10 @@ class Asked:
     >>> target = Asked(lambda x: x @ torch.eye(3), input_shape=(3,), classes=3, returns="logits")
     >>> target.probs(torch.zeros(1, 3))
     tensor([[0.3333, 0.3333, 0.3333]])
-    >>> Asked(lambda x: 5 * x, input_shape=(3,), classes=3, returns="probabilities").probs(torch.ones(1, 3))
+    >>> scaled = Asked(lambda x: 5 * x, input_shape=(3,), classes=3, returns="probabilities")
+    >>> scaled.probs(torch.ones(1, 3))  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    modelkeep.errors.PredictionError: Row 0 of 1 sums to 15, so these are no probabilities. If they are logits, say so.
+    PredictionError: Row 0 of 1 sums to 15, so these are no probabilities. If they are logits, say so.
     """
 
     def __init__(

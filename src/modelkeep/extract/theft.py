@@ -6,20 +6,20 @@ from typing import Any
 
 import torch
 
-from modelkeep.access import Scores
 from modelkeep.attack.transfer.proxy import Architecture
-from modelkeep.data import Data
-from modelkeep.errors import InputError
+from modelkeep.core.access import Scores
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
 from modelkeep.extract.attacks import Attack
 from modelkeep.extract.recoveries import Knowledge
 from modelkeep.extract.strategies import Harvest, Strategy, Thief
 from modelkeep.extract.substitute import train_substitute
 from modelkeep.extract.target import Guarded, Target, probabilities
 from modelkeep.guard.defence import Defence
-from modelkeep.guard.defences.none import NoDefence
+from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.grid import snap
-from modelkeep.model import Model
-from modelkeep.results import Estimate
 from modelkeep.training import Recipe
 
 

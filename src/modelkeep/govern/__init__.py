@@ -6,55 +6,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from modelkeep.govern.agreement import Agreement
+    from modelkeep.govern.agreement.agreement import Agreement
+    from modelkeep.govern.agreement.draft import draft
+    from modelkeep.govern.agreement.terms import Material, Member
     from modelkeep.govern.consent import ConsentState, Policy, Window
-    from modelkeep.govern.drafting import draft
     from modelkeep.govern.exposure import Advice, advise, infer_labels, invert
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.identity import Identity, PublicIdentity
-    from modelkeep.govern.leading import Leader
     from modelkeep.govern.ledger import Audit, Ledger, audit, open_reading
-    from modelkeep.govern.party import Party
-    from modelkeep.govern.passes import Consent, Pass
-    from modelkeep.govern.piece_file import assemble, split
-    from modelkeep.govern.runs import Evaluated, Trained, evaluate, infer, train
-    from modelkeep.govern.serving import serve
-    from modelkeep.govern.terms import Material, Member
+    from modelkeep.govern.piece.files import assemble, split
+    from modelkeep.govern.session.leader import Leader
+    from modelkeep.govern.session.member import serve
+    from modelkeep.govern.session.party import Party
+    from modelkeep.govern.session.passes import Consent, Pass
+    from modelkeep.govern.session.runs import Evaluated, Trained, evaluate, infer, train
     from modelkeep.govern.wire.settings import Wire
 
 # Loaded on first use: a person who withdraws consent must not wait for torch.
 _HOMES = {
     "Advice": "exposure",
-    "Agreement": "agreement",
+    "Agreement": "agreement.agreement",
     "Audit": "ledger",
-    "Consent": "passes",
+    "Consent": "session.passes",
     "ConsentState": "consent",
-    "Evaluated": "runs",
+    "Evaluated": "session.runs",
     "Folder": "folder",
     "Identity": "identity",
-    "Leader": "leading",
+    "Leader": "session.leader",
     "Ledger": "ledger",
-    "Material": "terms",
-    "Member": "terms",
-    "Party": "party",
-    "Pass": "passes",
+    "Material": "agreement.terms",
+    "Member": "agreement.terms",
+    "Party": "session.party",
+    "Pass": "session.passes",
     "Policy": "consent",
     "PublicIdentity": "identity",
-    "Trained": "runs",
+    "Trained": "session.runs",
     "Window": "consent",
     "Wire": "wire.settings",
     "advise": "exposure",
-    "assemble": "piece_file",
+    "assemble": "piece.files",
     "audit": "ledger",
-    "draft": "drafting",
-    "evaluate": "runs",
-    "infer": "runs",
+    "draft": "agreement.draft",
+    "evaluate": "session.runs",
+    "infer": "session.runs",
     "infer_labels": "exposure",
     "invert": "exposure",
     "open_reading": "ledger",
-    "serve": "serving",
-    "split": "piece_file",
-    "train": "runs",
+    "serve": "session.member",
+    "split": "piece.files",
+    "train": "session.runs",
 }
 
 __all__ = [

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from modelkeep.errors import GovernError
-from modelkeep.files import replacing
-from modelkeep.signing import canonical
+from modelkeep.core.errors import GovernError
+from modelkeep.core.files import replacing
+from modelkeep.core.signing import canonical
 
 T = TypeVar("T")
 MOST_BYTES = 4 * 2**20

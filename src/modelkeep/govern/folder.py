@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelkeep.errors import GovernError
+from modelkeep.core.errors import GovernError
 from modelkeep.govern.identity import Identity
 
 if TYPE_CHECKING:
-    from modelkeep.govern.agreement import Agreement
+    from modelkeep.govern.agreement.agreement import Agreement
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Folder:
 
     def signed_agreement(self) -> Agreement:
         """The agreement, if all have signed it and it names the party whose folder this is, with the same key."""
-        from modelkeep.govern.agreement import Agreement  # brings torch, which a person who withdraws need not wait for
+        from modelkeep.govern.agreement.agreement import Agreement
 
         agreement = Agreement.read(self.agreement)
         agreement.check_signed()

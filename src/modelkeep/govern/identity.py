@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from modelkeep.errors import GovernError, InputError
-from modelkeep.files import replacing
+from modelkeep.core.errors import GovernError, InputError
+from modelkeep.core.files import replacing
+from modelkeep.core.signing import Signer
 from modelkeep.govern.documents import read_document, write_document
-from modelkeep.signing import Signer
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # what fits into a certificate, a file's name and a line of a log
 KEY, CERTIFICATE = "key.pem", "certificate.pem"

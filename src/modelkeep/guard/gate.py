@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import GuardError, InputError
-from modelkeep.guard.compiled import compiled
+from modelkeep.core.errors import GuardError, InputError
 from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
-from modelkeep.guard.defences.none import NoDefence
-from modelkeep.guard.defences.top1 import TopOne
+from modelkeep.guard.defences.no_defence import NoDefence
+from modelkeep.guard.defences.top_one import TopOne
 from modelkeep.guard.grid import Predictions, Units, snap
+from modelkeep.guard.machine_code import compiled
 from modelkeep.guard.policy import Policy
 from modelkeep.guard.store.store import Store
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import PredictionError, bad_parameter
-from modelkeep.guard.compiled import compiled
+from modelkeep.core.errors import PredictionError, bad_parameter
+from modelkeep.guard.machine_code import compiled
 
 BITS = 24
 ONE = 1 << BITS  # the units that the confidences of a prediction sum to
@@ -52,7 +52,7 @@ def snap(predictions: NDArray[Any]) -> Predictions:
     (array([[0.25, 0.25, 0.5 ]]), array([2]), array([0]))
     >>> snap(np.array([[0.1, float("nan")]]))
     Traceback (most recent call last):
-    modelkeep.errors.PredictionError: Prediction 0 of 1 holds NaN or infinity, so it is no answer.
+    modelkeep.core.errors.PredictionError: Prediction 0 of 1 holds NaN or infinity, so it is no answer.
     """
     given = np.ascontiguousarray(predictions, dtype=np.float64)
     if given.ndim != 2 or given.shape[1] < 2:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.results import Estimate, Result, measured
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.results import Estimate, Result, measured
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

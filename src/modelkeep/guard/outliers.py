@@ -8,9 +8,9 @@ from functools import cached_property
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.training import Loss, Step
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 
-from modelkeep.described import described
-from modelkeep.errors import bad_parameter
+from modelkeep.core.description import described
+from modelkeep.core.errors import bad_parameter
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import BITS, ONE
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from http import HTTPStatus
 
-from modelkeep.errors import GuardError
+from modelkeep.core.errors import GuardError
 
 
 class Refusal(GuardError):

@@ -7,15 +7,15 @@ from modelkeep.harden.autoencoder import Autoencoder, Contractive, with_autoenco
 from modelkeep.harden.defences import DEFENCES, Setting, make_defences
 from modelkeep.harden.denoising import Denoise, with_denoising
 from modelkeep.harden.detection import Detected, Detector, calibrate, judge
-from modelkeep.harden.detector import train_detector
 from modelkeep.harden.distillation import AtTemperature, distil
 from modelkeep.harden.evasion import Evaded, evade, together
 from modelkeep.harden.gradient_regularisation import GradientRegularisation
-from modelkeep.harden.hardened import METHODS, Hardened, harden
+from modelkeep.harden.hardening import METHODS, Hardened, harden
 from modelkeep.harden.jpeg import Jpeg
 from modelkeep.harden.score import Defence, Scoreboard, Scored, score, scoreboard, verdict
 from modelkeep.harden.squeezing import BitDepth, MedianSmoothing, feature_squeezing
 from modelkeep.harden.trades import Trades
+from modelkeep.harden.trained_detector import train_detector
 from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defended
 
 __all__ = [

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.case import wrongness
 from modelkeep.attack.gradient.ascent import ascend
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball, Norm
 from modelkeep.training import Schedule, Step, at
 
 

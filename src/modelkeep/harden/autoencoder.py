@@ -15,9 +15,9 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.harden.transforms import defended
-from modelkeep.model import Model
 from modelkeep.training import Step
 
 Bounds = tuple[float, float] | None

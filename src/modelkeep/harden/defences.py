@@ -9,20 +9,20 @@ from functools import partial
 
 from torch import nn
 
-from modelkeep import progress
 from modelkeep.attack.adaptive import bpda, eot
-from modelkeep.attack.ball import Norm
-from modelkeep.data import Data
-from modelkeep.errors import InputError
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
 from modelkeep.explain.places import last_feature_map
 from modelkeep.harden.autoencoder import Contractive, with_autoencoder
 from modelkeep.harden.denoising import with_denoising
-from modelkeep.harden.hardened import METHODS, train_hardened
+from modelkeep.harden.hardening import METHODS, train_hardened
 from modelkeep.harden.jpeg import Jpeg
 from modelkeep.harden.score import Defence
 from modelkeep.harden.squeezing import BitDepth, MedianSmoothing
 from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defended
-from modelkeep.model import Model
 from modelkeep.training import Recipe, fit
 
 SAMPLES = 10

@@ -16,10 +16,10 @@ import torch
 from torch import nn
 from torch.nn.functional import avg_pool2d, pad
 
-from modelkeep.errors import ModelError, SliceError, bad_parameter
-from modelkeep.formats.factory import build_ours
-from modelkeep.model import Model
-from modelkeep.slices.halves import unknown_place
+from modelkeep.core.errors import ModelError, SliceError, bad_parameter
+from modelkeep.core.formats.factory import build_ours
+from modelkeep.core.model import Model
+from modelkeep.core.slices.halves import unknown_place
 
 Kind = Literal["gaussian", "dot product", "mean", "median"]
 
@@ -28,7 +28,7 @@ def with_denoising(model: Model, after: Sequence[str], *, kind: Kind = "gaussian
     """A copy of the model with a denoising block after each of the named modules; its logits are unchanged at first.
 
     A module called `conv1` becomes `conv1.layer` followed by `conv1.denoise`. A model that was built by a factory of
-    `modelkeep.architectures` can be saved with its blocks, and read with
+    `modelkeep.zoo.architectures` can be saved with its blocks, and read with
     `Model.load("modelkeep.harden.denoising:denoised", weights=path)`.
 
     Args:
@@ -37,7 +37,7 @@ def with_denoising(model: Model, after: Sequence[str], *, kind: Kind = "gaussian
         kind: "gaussian" (non-local means, equations 2.17 and 2.18), "dot product", "mean" or "median".
         seed: For the first weights of the Gaussian's embeddings.
 
-    >>> from modelkeep.architectures import small_cnn
+    >>> from modelkeep.zoo.architectures import small_cnn
     >>> model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=10)
     >>> denoised = with_denoising(model, after=("conv1", "conv2"))
     >>> torch.equal(denoised.logits(model.probe()), model.logits(model.probe()))
@@ -73,7 +73,7 @@ DENOISED = "modelkeep.harden.denoising:denoised"
 
 
 def denoised(network: str, arguments: Mapping[str, Any], channels: Mapping[str, int], kind: Kind) -> nn.Module:
-    """The factory behind a saved model: a network of `modelkeep.architectures` with blocks after named modules."""
+    """The factory behind a saved model: a network of `modelkeep.zoo.architectures` with blocks after named modules."""
     module = build_ours(network, arguments, "A denoised model")
     _insert(module, channels, kind)
     return module

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from modelkeep.attack import Attacked
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +97,7 @@ class Detected(Result):
 
     def draw(self) -> Figure:
         """The shares that are flagged."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         flagged = {"attacked inputs": self.detection_rate, "clean inputs": self.false_positive_rate}
         return plots.bars(flagged, title=self.detector, x_label="share that is flagged")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.training import SoftAnswers, Step
 
 

@@ -10,14 +10,14 @@ from torch import nn
 
 from modelkeep.attack import Target, pgd
 from modelkeep.attack.adaptive import shared_copy
-from modelkeep.attack.ball import Norm
-from modelkeep.card import Preprocessing
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Norm
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.harden.detection import Detector
 from modelkeep.harden.transforms import preprocessing_of
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ class Evaded(Result):
 
     def draw(self) -> Figure:
         """How often model and detector stand together, clean and attacked."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         shares = {"clean: right, no alarm": self.clean, "attacked: right or alarm": self.held}
         return plots.bars(shares, title=self.detector, x_label="share of the examples")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.training import Loss, Schedule, Step, at
 
 

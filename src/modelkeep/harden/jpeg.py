@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 
 # Annex K of the JPEG standard, for quality 50.
 LUMINANCE = """

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
-from modelkeep import plots, progress
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.gradient.pgd import pgd
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.attack.result import Attacked
+from modelkeep.core import plots, progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball, Norm
+from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.harden.adversarial import pgd_training
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
 from modelkeep.training import Step
 
 if TYPE_CHECKING:

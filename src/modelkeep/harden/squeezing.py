@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from modelkeep.attack.adaptive import shared_copy, straight_through
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.harden.denoising import median_filter
 from modelkeep.harden.detection import Detector, calibrate
 from modelkeep.harden.transforms import preprocessing_of
-from modelkeep.model import Model
 
 
 class BitDepth(nn.Module):

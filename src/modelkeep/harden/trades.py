@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import cross_entropy, kl_div
 
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.gradient.ascent import ascend
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball, Norm
 from modelkeep.harden.adversarial import check_radius
-from modelkeep.model import Model
 from modelkeep.training import Loss, Schedule, Step, at
 
 

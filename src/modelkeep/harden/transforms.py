@@ -15,9 +15,9 @@ import torch
 from torch import nn
 from torch.nn.functional import affine_grid, grid_sample, interpolate
 
-from modelkeep.card import Preprocessing
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
 
 
 def defended(model: Model, transform: nn.Module) -> Model:
@@ -27,7 +27,7 @@ def defended(model: Model, transform: nn.Module) -> Model:
     what an attacker differentiates who knows of the compression. To keep it in a file, save the model itself and defend
     it again.
 
-    >>> from modelkeep.architectures import small_cnn
+    >>> from modelkeep.zoo.architectures import small_cnn
     >>> model = Model(small_cnn((3, 8, 8), 10), input_shape=(3, 8, 8), classes=10)
     >>> defended(model, Foveate(0.75)).predict(model.probe()).shape
     torch.Size([2])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from modelkeep.rl.a2c import A2C, A2CSettings
 from modelkeep.rl.agent import Agent, Player
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.vector import Environments, Stepped
+from modelkeep.rl.evaluation import random_player, returns
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.population import Population
 from modelkeep.rl.impala.settings import Settings as ImpalaSettings
 from modelkeep.rl.learning import Learned, learn
-from modelkeep.rl.play import random_player, returns
 from modelkeep.rl.rainbow.agent import Rainbow
 from modelkeep.rl.rainbow.settings import RainbowSettings
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from modelkeep.errors import InputError, TrainingError, bad_parameter
+from modelkeep.core.errors import InputError, TrainingError, bad_parameter
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State, within
 from modelkeep.rl.returns import n_step_returns
@@ -58,7 +58,7 @@ MINATAR = A2CSettings(total=500_000, learning_rate=5e-3, epsilon=0.01, clip_rewa
 class A2C:
     """An advantage actor-critic: the network maps observations to logits and values (`rl.networks`).
 
-    >>> from modelkeep.rl.environments.making import make
+    >>> from modelkeep.rl.environments.catalogue import make
     >>> from modelkeep.rl.networks import minatar_actor_critic
     >>> agent = A2C(make("minatar/breakout", 16), minatar_actor_critic(channels=4, actions=3), MINATAR, seed=0)
     >>> agent.advance()

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from modelkeep import __version__, progress
-from modelkeep.errors import CheckpointError, bad_parameter
-from modelkeep.fingerprint import fingerprint
-from modelkeep.results import Estimate, Provenance, Result
+from modelkeep import __version__
+from modelkeep.core import progress
+from modelkeep.core.errors import CheckpointError, bad_parameter
+from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.results import Estimate, Provenance, Result
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.environments.vector import Environments
-from modelkeep.rl.play import returns
+from modelkeep.rl.evaluation import returns
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training import interruption
 from modelkeep.training.batches import derived_seed
@@ -87,7 +88,7 @@ class Learned(Result):
 
     def draw(self) -> Figure:
         """The mean return over the steps, with its interval, a line for each level."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         drawn = plots.figure()
         ax = plots.axes(drawn, f"{self.agent} on {self.environment}", "environment steps", "mean return")

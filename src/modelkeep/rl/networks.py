@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.rl import a2c
 from modelkeep.rl.a2c import A2C
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.environments.making import make_levels
+from modelkeep.rl.environments.catalogue import make_levels
 from modelkeep.rl.environments.vector import Environments
 from modelkeep.rl.impala import settings as impala
 from modelkeep.rl.impala.agent import Impala

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from modelkeep.databases import write_ahead
-from modelkeep.errors import StudyError
+from modelkeep.core.databases import write_ahead
+from modelkeep.core.errors import StudyError
 from modelkeep.study.trial import Trial, canonical
 
 DEFAULT_PATH = Path("modelkeep-out/ledger.sqlite3")

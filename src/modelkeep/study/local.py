@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.study.ledger import State
 from modelkeep.study.trial import Trial, perform
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from modelkeep.errors import MissingExtra, StudyError, bad_parameter
+from modelkeep.core.errors import MissingExtra, StudyError, bad_parameter
 from modelkeep.study.local import Job, Outcome, Pool, Worker, import_path
 
 

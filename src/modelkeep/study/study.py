@@ -13,14 +13,14 @@ from statistics import fmean
 from typing import Any, Protocol
 from uuid import uuid4
 
-from modelkeep import progress
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.results import Result, measured
+from modelkeep.core import progress
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.results import Result, measured
+from modelkeep.study.labels import labels
 from modelkeep.study.ledger import LEASE_SECONDS, Ledger, Record
 from modelkeep.study.local import Job, Limits, Local, Outcome, Pool
-from modelkeep.study.naming import labels
-from modelkeep.study.telling import forget, told
 from modelkeep.study.trial import Trial
+from modelkeep.study.trial_progress import forget, told
 
 _LOOK_EVERY = 0.25
 

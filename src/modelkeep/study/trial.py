@@ -18,9 +18,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from modelkeep import __version__, progress
-from modelkeep.errors import InputError, StudyError, bad_parameter
-from modelkeep.study.telling import Telling
+from modelkeep import __version__
+from modelkeep.core import progress
+from modelkeep.core.errors import InputError, StudyError, bad_parameter
+from modelkeep.study.trial_progress import Telling
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ def perform(trial: Trial, directory: str) -> tuple[str, str]:
 
 
 def _value_to_json(value: Any) -> str:
-    from modelkeep.results import Result
+    from modelkeep.core.results import Result
 
     if isinstance(value, Result):
         return canonical(json.loads(value.to_json()))

@@ -8,7 +8,7 @@ from math import pi
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
 
 
 @dataclass(frozen=True)

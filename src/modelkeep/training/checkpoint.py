@@ -12,9 +12,9 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from modelkeep.errors import CheckpointError
-from modelkeep.files import replacing
-from modelkeep.fingerprint import fingerprint
+from modelkeep.core.errors import CheckpointError
+from modelkeep.core.files import replacing
+from modelkeep.core.fingerprint import fingerprint
 
 
 @dataclass(frozen=True)

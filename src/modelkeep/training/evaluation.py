@@ -8,10 +8,10 @@ from statistics import NormalDist
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.data import Data
-from modelkeep.errors import ModelError
-from modelkeep.model import Model
-from modelkeep.results import Estimate
+from modelkeep.core.data import Data
+from modelkeep.core.errors import ModelError
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
 from modelkeep.training.parallel import ALONE, Group
 
 

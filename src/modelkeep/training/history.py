@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep import plots
-from modelkeep.errors import TrainingError
-from modelkeep.results import Estimate, Result
+from modelkeep.core import plots
+from modelkeep.core.errors import TrainingError
+from modelkeep.core.results import Estimate, Result
 from modelkeep.training.recipe import EarlyStop, Recipe
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch.nn.functional import cross_entropy as _cross_entropy
 
-from modelkeep.model import Model
+from modelkeep.core.model import Model
 from modelkeep.training.schedules import Step
 
 Metrics = Mapping[str, torch.Tensor]

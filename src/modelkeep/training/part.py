@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from modelkeep.errors import InputError
-from modelkeep.model import Model
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
 from modelkeep.training.recipe import Recipe
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import torch
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.training.augmentation import Augmentation
 from modelkeep.training.schedules import Schedule
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 
 Unit = Literal["step", "epoch"]
 

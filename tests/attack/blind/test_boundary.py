@@ -9,7 +9,7 @@ from torch import nn
 from modelkeep import Data, Model
 from modelkeep.attack.blind.boundary import HopSkipJump, boundary
 from modelkeep.attack.blind.span import span_of
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def linear(features: int, classes: int = 2, seed: int = 0) -> tuple[Model, Data]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack.blind.one_pixel import one_pixel
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def linear_images(seed: int = 0) -> tuple[Model, Data]:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.blind.square import _share, square
 from modelkeep.attack.blind.windows import Windows, two_bumps
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 SHAPES = {"table": (6,), "grey": (1, 6, 6), "colour": (3, 4, 5), "line": (2, 9)}
 DUALS: dict[Norm, float] = {"linf": 1, "l2": 2, "l1": math.inf}

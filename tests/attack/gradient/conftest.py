@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from modelkeep import Data, Model, datasets
+from modelkeep import Data, Model
+from modelkeep.zoo import datasets
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.access import Weights
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.case import Case
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.apgd import AutoPGD, AutoPGDTargeted, Loss, apgd
 from modelkeep.attack.gradient.climb import climb
 from modelkeep.attack.gradient.pgd import pgd
-from modelkeep.errors import InputError
+from modelkeep.core.access import Weights
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Ball, Norm
 
 
 def linear_model(classes: int, dimensions: int = 6, scale: float = 1.0) -> Model:

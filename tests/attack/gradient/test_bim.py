@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from modelkeep import Data, Model
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.gradient.bim import bim
 from modelkeep.attack.gradient.fgsm import fgsm
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

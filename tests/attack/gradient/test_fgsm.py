@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from attack.peers import peer
 from modelkeep import Data, Model
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.gradient.fgsm import fgsm
 from modelkeep.attack.gradient.pgd import pgd
+from modelkeep.core.norms import Norm
 
 RADII: dict[Norm, float] = {"linf": 0.1, "l2": 0.6, "l1": 3.0}
 

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.gradient.ilcm import ilcm
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 
 def test_the_target_is_the_class_with_the_smallest_logit(digits_net: tuple[Model, Data]) -> None:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modelkeep import Data, Model, Preprocessing, Result
-from modelkeep.access import Weights
 from modelkeep.attack import Ball, Case, pgd
-from modelkeep.attack.ball import Norm
-from modelkeep.errors import InputError, ModelKeepError
+from modelkeep.core.access import Weights
+from modelkeep.core.errors import InputError, ModelKeepError
+from modelkeep.core.norms import Norm
 
 CLASSES = ("a", "b", "c")
 

@@ -12,12 +12,13 @@ import torch
 from torch import nn
 
 from attack.peers import peer
-from modelkeep import Data, Model, datasets
-from modelkeep.architectures import small_cnn
+from modelkeep import Data, Model
 from modelkeep.attack.nearest.cw import cw
 from modelkeep.attack.nearest.deepfool import deepfool
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 
 def linear_model(classes: int, features: int = 6, bounds: tuple[float, float] | None = None, seed: int = 0) -> Model:

@@ -8,7 +8,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack.nearest.ddn import ddn
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def linear_model(scale: float = 1.0, bounds: tuple[float, float] | None = None) -> Model:

@@ -10,7 +10,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack.nearest.deepfool import deepfool
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def linear_model(classes: int = 3, bounds: tuple[float, float] | None = None) -> Model:

@@ -13,13 +13,13 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, minimize
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.access import Weights
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.case import Case
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.nearest.fab import FAB, fab
 from modelkeep.attack.nearest.hyperplane import onto_hyperplane
-from modelkeep.errors import InputError
+from modelkeep.core.access import Weights
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Ball, Norm
 
 Array = np.ndarray[tuple[int], np.dtype[np.float64]]
 DUALS: dict[Norm, float] = {"linf": 1, "l2": 2, "l1": math.inf}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack.ball import AnyNorm, Ball
 from modelkeep.attack.nearest.fmn import _shrunk, fmn
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import AnyNorm, Ball
 
 DUALS: dict[AnyNorm, float] = {"linf": 1, "l2": 2, "l1": math.inf}
 

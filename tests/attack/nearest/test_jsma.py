@@ -8,7 +8,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack.nearest.jsma import jsma
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def weighted(rows: list[list[float]], bias: list[float]) -> Model:

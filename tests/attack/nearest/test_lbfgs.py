@@ -8,7 +8,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack.nearest.lbfgs import lbfgs
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 def linear_model(classes: int, bounds: tuple[float, float] | None = None) -> Model:

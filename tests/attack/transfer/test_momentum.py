@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from modelkeep import Model
-from modelkeep.access import Weights
 from modelkeep.attack import Ball, Case
-from modelkeep.attack.ball import Norm
 from modelkeep.attack.gradient.ascent import ascend
 from modelkeep.attack.transfer.momentum import Momentum, shrunken
-from modelkeep.errors import InputError
+from modelkeep.core.access import Weights
+from modelkeep.core.errors import InputError
+from modelkeep.core.norms import Norm
 
 
 def case_of(model: Model, norm: Norm, radius: float, allowed: torch.Tensor | None = None) -> Case[Weights]:

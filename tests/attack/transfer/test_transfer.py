@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, Result, architectures, datasets
-from modelkeep.access import Labels, Scores
+from modelkeep import Data, Model, Result
 from modelkeep.attack.transfer import Transferred, proxy_set, train_proxy, transfer
 from modelkeep.attack.transfer.proxy import ask
-from modelkeep.errors import InputError, QueryBudget
+from modelkeep.core.access import Labels, Scores
+from modelkeep.core.errors import InputError, QueryBudget
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import architectures, datasets
 
 RECIPE = Recipe(epochs=12, batch_size=64, learning_rate=5e-3)
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, Result, architectures, datasets
+from modelkeep import Data, Model, Result
 from modelkeep.attack.universal import Upset, upset
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import architectures, datasets
 
 RECIPE = Recipe(epochs=15, batch_size=32, learning_rate=1e-2)
 

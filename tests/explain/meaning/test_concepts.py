@@ -7,8 +7,9 @@ import torch
 from scipy.stats import binom
 from torch import nn
 
-from modelkeep import Data, Model, Result, plots
-from modelkeep.errors import InputError, SliceError
+from modelkeep import Data, Model, Result
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError, SliceError
 from modelkeep.explain import ClassScore
 from modelkeep.explain.meaning.concept_sensitivity import Sensitivity, concept_sensitivity, holm
 from modelkeep.explain.meaning.concepts import Concept, concept, ridge

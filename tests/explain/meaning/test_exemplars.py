@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, Result, plots
-from modelkeep.errors import InputError, SliceError
+from modelkeep import Data, Model, Result
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError, SliceError
 from modelkeep.explain.meaning.exemplars import exemplars
 
 

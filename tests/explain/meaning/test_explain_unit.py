@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, Result, plots
-from modelkeep.errors import InputError, SliceError
+from modelkeep import Data, Model, Result
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError, SliceError
 from modelkeep.explain import Channel, ClassScore, OfInner, influence
 from modelkeep.explain.meaning.concepts import Concept, concept
 from modelkeep.explain.meaning.explain_unit import explain_unit

@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Model, datasets, plots
-from modelkeep.architectures import small_cnn
-from modelkeep.errors import InputError, SliceError
+from modelkeep import Data, Model
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError, SliceError
 from modelkeep.explain import experts
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 
 def specialists() -> tuple[Model, Data]:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from modelkeep import Model, plots
-from modelkeep.errors import InputError
+from modelkeep import Model
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError
 from modelkeep.explain import (
     ClassScore,
     DataSet,

@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from contract.little import images
-from modelkeep import Data, Model, Preprocessing, datasets, plots
-from modelkeep.architectures import small_cnn
-from modelkeep.contract import check_method
-from modelkeep.errors import InputError
+from core.contract.little import images
+from modelkeep import Data, Model, Preprocessing
+from modelkeep.core import plots
+from modelkeep.core.contract import check_method
+from modelkeep.core.errors import InputError
 from modelkeep.explain import Shortcuts, shortcuts
 from modelkeep.explain.quality.regions import candidates, feature, rectangle, set_apart
 from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import small_cnn
 
 
 class Follows(nn.Module):

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Estimate, Model, plots
-from modelkeep.errors import InputError
+from modelkeep import Data, Estimate, Model
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError
 from modelkeep.explain import DataSet, Explained, Inside, Point, soundness
 
 

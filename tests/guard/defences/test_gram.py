@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from modelkeep import Model
-from modelkeep.errors import ModelError
+from modelkeep.core.errors import ModelError
 from modelkeep.guard.defences import gram
 from modelkeep.guard.defences.gram import gradients_gram
 

@@ -14,13 +14,13 @@ from scipy.optimize import linprog, nnls
 from torch import nn
 
 from modelkeep import Model
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.guard.defences.angle import turn
 from modelkeep.guard.defences.exchange import cheapest
 from modelkeep.guard.defences.gram import gradients_gram
 from modelkeep.guard.defences.mad import MAD
+from modelkeep.guard.fresh_network import untrained
 from modelkeep.guard.grid import ONE, Predictions, Units, budget, distortion, snap
-from modelkeep.guard.untrained import untrained
 
 Matrix = NDArray[np.float64]
 

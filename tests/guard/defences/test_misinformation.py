@@ -9,13 +9,13 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from modelkeep import Data, Model
-from modelkeep.architectures import small_cnn
-from modelkeep.datasets import load
-from modelkeep.errors import InputError, ModelError
+from modelkeep.core.errors import InputError, ModelError
 from modelkeep.guard.defences.misinformation import AdaptiveMisinformation, misinform, reverse_cross_entropy
+from modelkeep.guard.fresh_network import untrained
 from modelkeep.guard.grid import ONE, confidences, snap
-from modelkeep.guard.untrained import untrained
 from modelkeep.training import Recipe, Step, cross_entropy, fit
+from modelkeep.zoo.architectures import small_cnn
+from modelkeep.zoo.datasets import load
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from modelkeep.described import described
-from modelkeep.errors import InputError
+from modelkeep.core.description import described
+from modelkeep.core.errors import InputError
 from modelkeep.guard.defences import Centroids, ModelGuardS, Unordered
-from modelkeep.guard.defences.keyed import keyed_point
+from modelkeep.guard.defences.keyed_point import keyed_point
 from modelkeep.guard.defences.modelguard_s import LANES
 from modelkeep.guard.grid import ONE, Predictions, Units, budget, distortion, snap
 

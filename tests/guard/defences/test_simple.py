@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from guard.predictions import Raw, exact_distance, exactly, raw_predictions
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.guard.defences import NoDefence, ReverseSigmoid, Rounding, TopOne
 from modelkeep.guard.defences.segment import toward
 from modelkeep.guard.grid import ONE, confidences, distortion, snap

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from guard.gateway.gateways import CLASSES, SHAPE, Running, running, small_model, small_service
-from modelkeep.errors import StoreUnavailable
+from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.gateway.backend import LocalBackend, Probabilities
 from modelkeep.guard.gateway.principals import add_key
 from modelkeep.guard.grid import ONE, snap

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from guard.gateway.gateways import Running, running, small_service
-from modelkeep.errors import GuardError, InputError
+from modelkeep.core.errors import GuardError, InputError
 from modelkeep.guard.gateway import connection, journal
-from modelkeep.guard.gateway.assemble import assembled, planned
+from modelkeep.guard.gateway.assembly import assembled, planned
 from modelkeep.guard.gateway.config import checked
 from modelkeep.guard.gateway.principals import Principals, add_key
 from modelkeep.guard.refusals import NotOperator

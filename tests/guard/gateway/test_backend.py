@@ -14,7 +14,7 @@ from torch import nn
 
 from guard.gateway.gateways import SHAPE, small_model
 from modelkeep import Model
-from modelkeep.errors import ModelError, PredictionError
+from modelkeep.core.errors import ModelError, PredictionError
 from modelkeep.guard.gateway.backend import LocalBackend, softmax
 from modelkeep.guard.protocol.tensors import Array
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from guard.gateway.gateways import CLASSES, SHAPE, running, small_service
-from modelkeep.guard.defences.none import NoDefence
+from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.gateway.backend import softmax
 from modelkeep.guard.gateway.principals import add_key
 from modelkeep.guard.gateway.upstream import UpstreamBackend

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from modelkeep.errors import GuardError
+from modelkeep.core.errors import GuardError
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
-from modelkeep.guard.gateway.chosen import TABLES, secret
 from modelkeep.guard.gateway.config import checked, opened, raw, read
+from modelkeep.guard.gateway.defence_settings import TABLES, secret
 from modelkeep.guard.gateway.example import EXAMPLE
 
 MODEL = {"model": {"path": "m.safetensors"}}

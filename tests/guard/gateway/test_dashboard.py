@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from browser import chromium
 from guard.gateway.gateways import Running, small_service
 from guard.gateway.processes import Gateway, question, settings
-from modelkeep.errors import GuardError, StoreUnavailable
+from modelkeep.core.errors import GuardError, StoreUnavailable
 from modelkeep.guard.gateway.dashboard import mount
 from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.overview import Fidelity

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.guard.gateway import detection
 from modelkeep.guard.gateway.detection import Detector, Suspicion
 from modelkeep.guard.grid import snap

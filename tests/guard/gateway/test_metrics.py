@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from modelkeep.errors import StoreUnavailable
+from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway import journal as module

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelkeep.errors import StoreUnavailable
+from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.gateway import principals as module
 from modelkeep.guard.gateway.principals import KEEP, OPERATOR, Principals, add_key, hashed, new_key
 from modelkeep.guard.refusals import TooLarge, TooMany, Unauthorised, Unavailable

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from guard.gateway.gateways import CLASSES, SHAPE, running, small_service
-from modelkeep.errors import PredictionError
+from modelkeep.core.errors import PredictionError
 from modelkeep.guard.gateway.backend import Probabilities, softmax
 from modelkeep.guard.gateway.caller import NotReached, Reply
 from modelkeep.guard.gateway.upstream import UpstreamBackend

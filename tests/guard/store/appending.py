@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from modelkeep.errors import StoreUnavailable
+from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.store import Store, open_store
 
 

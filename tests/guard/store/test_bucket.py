@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.guard.store.bucket import SKEW, Account, lease
 
 RATES = st.floats(0.01, 1000)

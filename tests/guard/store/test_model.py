@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from guard.postgres_server import PostgresServer
-from modelkeep.errors import GuardError
+from modelkeep.core.errors import GuardError
 from modelkeep.guard.store import Event, Principal, open_store
 
 EPOCHS, LABELS, NAMES = st.sampled_from(["e", "f"]), st.integers(0, 2), st.sampled_from(["anna", "ben"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from modelkeep.errors import GuardError, MissingExtra
+from modelkeep.core.errors import GuardError, MissingExtra
 from modelkeep.guard.store import open_store
 
 

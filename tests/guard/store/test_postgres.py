@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from guard.postgres_server import PostgresServer
-from modelkeep.errors import GuardError, StoreUnavailable
+from modelkeep.core.errors import GuardError, StoreUnavailable
 from modelkeep.guard.store import postgres_database
 from modelkeep.guard.store.postgres import PostgresStore
 from modelkeep.guard.store.postgres_database import Connection

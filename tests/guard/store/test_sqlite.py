@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelkeep.errors import GuardError, StoreUnavailable
+from modelkeep.core.errors import GuardError, StoreUnavailable
 from modelkeep.guard.store import Principal, open_store, sqlite_file
 from modelkeep.guard.store.sqlite import SqliteStore
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from modelkeep.errors import GuardError, InputError
+from modelkeep.core.errors import GuardError, InputError
 from modelkeep.guard.store import Event, Lease, Principal, Store, open_store
 
 ANNA = Principal("anna", queries=10, rate=None)

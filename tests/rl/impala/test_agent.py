@@ -10,9 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, TrainingError
+from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.vector import State, Stepped
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from modelkeep.errors import CheckpointError, InputError
+from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.rl.agent import Agent, Player
-from modelkeep.rl.environments.making import make
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.vector import State
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork

@@ -10,8 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError
-from modelkeep.rl.environments.making import make
+from modelkeep.core.errors import InputError
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.vector import State, Stepped
 from modelkeep.rl.networks import MINATAR as TORSO
 from modelkeep.rl.rainbow import MINATAR, Rainbow, RainbowNetwork, RainbowSettings, Replay, minatar_rainbow

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.rl.networks import MINATAR
 from modelkeep.rl.rainbow import RainbowNetwork, atari_rainbow, minatar_rainbow
 from modelkeep.rl.rainbow.noisy import NoisyLinear

@@ -9,8 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError
-from modelkeep.rl.environments.making import make
+from modelkeep.core.errors import InputError
+from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.rainbow import ATARI, MINATAR, RainbowSettings, Replay
 from modelkeep.rl.rainbow.frames import Keeping
 

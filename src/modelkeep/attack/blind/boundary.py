@@ -8,16 +8,16 @@ from typing import ClassVar, Literal
 
 import torch
 
-from modelkeep.access import Labels
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.blind.span import Span, span_of
 from modelkeep.attack.blind.walk import Walk
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.access import Labels
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
 
 
 def boundary(

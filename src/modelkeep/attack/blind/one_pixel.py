@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import torch
 
-from modelkeep.access import Scores
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.blind.span import Span, span_of
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.access import Scores
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
 
 # Candidates are made and asked in pieces of at most so many values (128 MB), however many examples there are.
 _VALUES_AT_ONCE = 2**25

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
 
 Span = tuple[torch.Tensor, torch.Tensor]
 """The lowest and the highest value at each place of an input, `(*input_shape)` both."""

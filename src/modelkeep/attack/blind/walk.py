@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from modelkeep.access import Labels
-from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
+from modelkeep.core.access import Labels
+from modelkeep.core.norms import per_example
 
 # Points around the boundary are made and asked in pieces of at most so many values (64 MB).
 _VALUES_AT_ONCE = 2**24

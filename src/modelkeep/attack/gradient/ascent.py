@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from modelkeep.attack.ball import Ball
+from modelkeep.core.norms import Ball
 
 
 def ascend(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.case import Target
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.pgd import PGD
-from modelkeep.data import Data
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball, Norm
 
 
 def bim(

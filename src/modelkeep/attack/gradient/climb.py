@@ -7,9 +7,9 @@ from functools import partial
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
+from modelkeep.core.access import Weights
+from modelkeep.core.norms import per_example
 
 Value = Callable[[Case[Weights], torch.Tensor, torch.Tensor], torch.Tensor]
 """What to maximise, `(n,)`: from the case of those still climbing, their positions in the batch, and their logits."""

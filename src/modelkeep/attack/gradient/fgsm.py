@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball, Norm, per_example
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
-from modelkeep.data import Data
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.access import Weights
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball, Norm, per_example
 
 
 def fgsm(

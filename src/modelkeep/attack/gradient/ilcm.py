@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball, Norm
 from modelkeep.attack.case import LEAST_LIKELY, Case, Target
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.gradient.pgd import PGD
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.access import Weights
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball, Norm
 
 
 def ilcm(

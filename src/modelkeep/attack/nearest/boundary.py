@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
+from modelkeep.core.access import Weights
+from modelkeep.core.norms import per_example
 
 
 class Nearest:

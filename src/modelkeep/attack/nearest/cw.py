@@ -6,16 +6,16 @@ from typing import Literal
 
 import torch
 
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Search, Target
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.nearest.cw_l0 import CWL0
 from modelkeep.attack.nearest.cw_l2 import CWL2
 from modelkeep.attack.nearest.cw_linf import CWLinf
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
 
 
 def cw(

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Case
 from modelkeep.attack.nearest.boundary import across
 from modelkeep.attack.nearest.cw_l2 import CWL2
 from modelkeep.attack.nearest.deepfool import DeepFool
+from modelkeep.core.access import Weights
+from modelkeep.core.norms import Ball
 
 
 @dataclass(frozen=True)

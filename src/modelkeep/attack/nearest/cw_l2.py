@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
 from modelkeep.attack.nearest.boundary import Nearest, across, back_to_the_boundary, counts
 from modelkeep.attack.nearest.deepfool import DeepFool
-from modelkeep.errors import bad_parameter
+from modelkeep.core.access import Weights
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.norms import per_example
 
 
 @dataclass(frozen=True)

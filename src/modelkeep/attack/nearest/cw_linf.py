@@ -12,11 +12,11 @@ from typing import ClassVar
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
 from modelkeep.attack.nearest.boundary import Nearest, across, back_to_the_boundary, counts
 from modelkeep.attack.nearest.deepfool import DeepFool
+from modelkeep.core.access import Weights
+from modelkeep.core.norms import per_example
 
 ALMOST = 1.001  # the sum of original and change is rounded: its distance may be τ and a little
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep.attack.ball import Norm
+from modelkeep.core.norms import Norm
 
 
 def onto_hyperplane(

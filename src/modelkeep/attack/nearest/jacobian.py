@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 
-from modelkeep.access import Weights
 from modelkeep.attack.case import Case
+from modelkeep.core.access import Weights
 
 
 def jacobian(

@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import torch
 
-from modelkeep.access import Weights
-from modelkeep.attack.attacked import Attacked
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Case, Target
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.nearest.jacobian import jacobian
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
+from modelkeep.attack.result import Attacked
+from modelkeep.core.access import Weights
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
 
 
 def jsma(

@@ -5,6 +5,6 @@ from __future__ import annotations
 from modelkeep.attack.transfer.momentum import Momentum
 from modelkeep.attack.transfer.proxy import Proxy, train_proxy
 from modelkeep.attack.transfer.proxy_set import ProxySet, proxy_set
-from modelkeep.attack.transfer.transferred import Transferred, transfer
+from modelkeep.attack.transfer.transfer import Transferred, transfer
 
 __all__ = ["Momentum", "Proxy", "ProxySet", "Transferred", "proxy_set", "train_proxy", "transfer"]

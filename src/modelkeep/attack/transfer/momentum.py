@@ -12,10 +12,10 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from modelkeep.access import Weights
-from modelkeep.attack.ball import per_example
 from modelkeep.attack.case import Case
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.access import Weights
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.norms import per_example
 
 
 @dataclass(frozen=True)

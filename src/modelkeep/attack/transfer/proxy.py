@@ -11,17 +11,17 @@ import torch
 from torch import nn
 from torch.nn.functional import one_hot
 
-from modelkeep import architectures
-from modelkeep.access import Labels, Scores
-from modelkeep.card import Preprocessing
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.model import Model
-from modelkeep.results import Estimate
+from modelkeep.core.access import Labels, Scores
+from modelkeep.core.card import Preprocessing
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
 from modelkeep.training import Recipe, SoftAnswers, fit
+from modelkeep.zoo import architectures
 
 Architecture = Callable[[Sequence[int], int], nn.Module]
-"""From an input's shape and the number of classes to a network, as in `modelkeep.architectures`."""
+"""From an input's shape and the number of classes to a network, as in `modelkeep.zoo.architectures`."""
 RECIPE = Recipe(epochs=20, batch_size=64, learning_rate=2e-3)
 
 
@@ -110,7 +110,7 @@ def default_architecture(input_shape: Sequence[int]) -> Architecture:
 def new_network(target: Interface, x: torch.Tensor, architecture: Architecture | None, seed: int) -> Model:
     """A new network with the target's interface, normalised by what it will learn from.
 
-    One of `modelkeep.architectures`, settings bound by `functools.partial`, can be saved when it is trained.
+    One of `modelkeep.zoo.architectures`, settings bound by `functools.partial`, can be saved when it is trained.
     """
     architecture = architecture or default_architecture(target.input_shape)
     with torch.random.fork_rng(devices=[]):

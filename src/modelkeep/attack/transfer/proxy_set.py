@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep.access import Scores
-from modelkeep.data import Data
-from modelkeep.errors import InputError
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.core.access import Scores
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,7 +43,7 @@ class ProxySet(Result):
 
     def draw(self) -> Figure:
         """How sure the target was of the chosen candidates and of the others."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         drawn = plots.figure()
         ax = plots.axes(drawn, "", "probability of the target's answer", "candidates")

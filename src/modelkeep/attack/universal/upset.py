@@ -10,15 +10,15 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from modelkeep.access import Labels
-from modelkeep.attack.ball import Ball
 from modelkeep.attack.case import Case
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.health import Health
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.core.access import Labels
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.norms import Ball
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.training import Recipe, Step, fit
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Upset(Result):
 
     def draw(self) -> Figure:
         """The perturbations as pictures; for tables, their success rates."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         rates = {name: rate for name, rate in self.success_rate.items() if rate is not None}
         if self.perturbation.ndim == 4 and self.perturbation.shape[1] in (1, 3):

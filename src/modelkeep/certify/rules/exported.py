@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from modelkeep.certify.rules import elementwise, layers  # noqa: F401 - they enter what is taken up here
 from modelkeep.certify.rules.call import RULES, Call, NoRule, Written, rule, value
-from modelkeep.formats.onnx import run_operation
+from modelkeep.core.formats.onnx import run_operation
 
 aten = torch.ops.aten
 _SAME: dict[Any, Any] = {

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from modelkeep.architectures.minmax import MinMax
 from modelkeep.certify.rules.call import Call, NoRule, Value, Written, rule, value
+from modelkeep.zoo.architectures.minmax import MinMax
 
 
 @rule(nn.Linear, functional.linear)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from .checks import Report, verify
+from .files import read_inputs
 from .network import Refused
-from .reading import read_inputs
 
 
 def main() -> int:

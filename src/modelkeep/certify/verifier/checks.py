@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from . import reading
+from . import files
 from .arithmetic import Array
 from .constants import ORDER, Constants, constants
 from .network import Network, Refused
@@ -66,7 +66,7 @@ def verify(
 ) -> Report:
     """Check the certificate, against the weights and the `inputs: (n, ...)` where they are given."""
     try:
-        claims = reading.read_certificate(certificate)
+        claims = files.read_certificate(certificate)
     except Refused as error:
         return Report((Check("certificate", "fails", str(error)),))
     checks: list[Check] = []
@@ -88,7 +88,7 @@ def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | Non
     network, found, shown = None, None, None
     checks.append(_weights(claims, weights))
     if weights is not None and checks[-1].status == "holds":
-        stored = reading.read_weights(weights)
+        stored = files.read_weights(weights)
         network = Network(claims["operations"], {name: stored[name].array() for name in claims["weights"]["tensors"]})
         found = constants(network, claims["norm"])
     checks += [_layers(claims, found), _margins(claims, found), _logits(claims, network, inputs)]
@@ -100,13 +100,13 @@ def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | Non
         short = sum(claimed_radius(entry) > radius for entry, radius in zip(claims["inputs"], own, strict=True))
         says = f"With the verifier's own constants {shown} inputs are certified at {claims['radius']:g}, of {claimed}."
         checks.append(Check("own radii", "open" if short else "holds", says))
-    return Report(tuple(checks), reading.fingerprint(claims["public_key"]), claimed, shown)
+    return Report(tuple(checks), files.fingerprint(claims["public_key"]), claimed, shown)
 
 
 def _signature(claims: Mapping[str, Any], signer: str | None) -> Check:
-    if not reading.is_signed(claims):
+    if not files.is_signed(claims):
         return Check("signature", "fails", "The content is not what was signed, or the signature is not of this key.")
-    key = reading.fingerprint(claims["public_key"])
+    key = files.fingerprint(claims["public_key"])
     if signer is None:
         return Check("signature", "holds", f"Signed by {key}. Compare it with what the signer tells you.")
     if signer.strip().lower() not in (key, claims["public_key"]):
@@ -136,7 +136,7 @@ def _weights(claims: Mapping[str, Any], path: Path | None) -> Check:
     if path is None:
         return Check("weights", "not checked", "Give --weights.")
     try:
-        stored = reading.read_weights(path)
+        stored = files.read_weights(path)
     except Refused as error:
         return Check("weights", "fails", str(error))
     tensors = claims["weights"]["tensors"]
@@ -147,7 +147,7 @@ def _weights(claims: Mapping[str, Any], path: Path | None) -> Check:
             return Check("weights", "fails", f"The tensor '{name}' is not the one that was certified.")
         if stored[name].dtype not in ("F32", "F64") or not np.isfinite(stored[name].array()).all():
             return Check("weights", "fails", f"The tensor '{name}' is not of finite float32 or float64 numbers.")
-    if hashlib.sha256(reading.canonical(tensors)).hexdigest() != claims["weights"]["sha256"]:
+    if hashlib.sha256(files.canonical(tensors)).hexdigest() != claims["weights"]["sha256"]:
         return Check("weights", "fails", "The hash over all tensors is not that of their hashes.")
     return Check("weights", "holds", f"All {len(tensors)} tensors have the hashes of the certificate.")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from modelkeep.completion.initialise import SCHEMES
-from modelkeep.completion.procedures.distilled import Distilled
-from modelkeep.completion.procedures.initialised import Initialised
-from modelkeep.completion.procedures.joint import Frozen, Joint
-from modelkeep.completion.procedures.overparametrised import Overparametrised
+from modelkeep.completion.initialisation import SCHEMES
+from modelkeep.completion.procedures.distillation import Distilled
+from modelkeep.completion.procedures.initialisation import Initialised
+from modelkeep.completion.procedures.joint_training import Frozen, Joint
+from modelkeep.completion.procedures.overparametrisation import Overparametrised
 from modelkeep.completion.procedures.procedure import Procedure
-from modelkeep.completion.procedures.regressed import Regressed
-from modelkeep.completion.procedures.searched import Searched
+from modelkeep.completion.procedures.rate_search import Searched
+from modelkeep.completion.procedures.regression import Regressed
 
 _ALL: tuple[Procedure, ...] = (
     Joint(),

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from modelkeep.completion.part import Part
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 
 
 class _Elements(nn.Module):

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.explain.influence import influence
 from modelkeep.explain.meaning.concepts import Concept, ridge
 from modelkeep.explain.quantities import Quantity
 from modelkeep.explain.units import units_of
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -75,7 +75,7 @@ class ConceptSensitivity(Result):
 
     def draw(self) -> Figure:
         """A bar per concept from one half to its score; those that may be chance are grey."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         drawn = plots.figure(height=1.2 + 0.38 * len(self.concepts))
         title = f"Concepts that raise {self.quantity}"

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import torch
 
-from modelkeep import progress
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.meaning.exemplars import is_map
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
 
 FEWEST = 6  # examples on each side: two of them are held out
 HELD_OUT = 1 / 3

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep import progress
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.model import Model
-from modelkeep.results import Result, Tensor, measured
-from modelkeep.slices import Slice
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Result, Tensor, measured
+from modelkeep.core.slices import Slice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ class Exemplars(Result):
 
     def draw(self) -> Figure:
         """The examples of each unit in a row; of inputs that are no pictures, how active each unit is over the data."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         if self.inputs.ndim != 5 or self.inputs.shape[2] not in (1, 3):
             drawn = plots.figure()

@@ -13,8 +13,10 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.explain.distributions import Line
 from modelkeep.explain.influence import influence
 from modelkeep.explain.meaning.concept_sensitivity import concept_sensitivity, unit_influence
@@ -22,10 +24,8 @@ from modelkeep.explain.meaning.concepts import Concept
 from modelkeep.explain.meaning.exemplars import Exemplars, checked_units, exemplars, is_map
 from modelkeep.explain.meaning.search_space import search_space
 from modelkeep.explain.meaning.unit_sheet import Mover, UnitSheet
-from modelkeep.explain.meaning.visualise import visualise
+from modelkeep.explain.meaning.visualisation import visualise
 from modelkeep.explain.quantities import Channel, OfInner, PredictedScore, Quantity, Unit
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
 
 LINE = 16  # points on the line from the mean image to an exemplar
 SCALE = 1024  # examples that an optimised input is compared with

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
 
 # The square root of the covariance of the colours of natural images (Olah et al. 2017), scaled so that its longest
 # column has length 1: equal steps along its columns change colours as natural images do.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep import plots
+from modelkeep.core import plots
+from modelkeep.core.results import Estimate, Result, Tensor
 from modelkeep.explain.meaning.concept_sensitivity import ConceptSensitivity
 from modelkeep.explain.meaning.concepts import Concept
 from modelkeep.explain.meaning.exemplars import Exemplars
-from modelkeep.explain.meaning.visualise import Visualised
-from modelkeep.results import Estimate, Result, Tensor
+from modelkeep.explain.meaning.visualisation import Visualised
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

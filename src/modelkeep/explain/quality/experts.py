@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from modelkeep import progress
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
+from modelkeep.core.slices import Slice
 from modelkeep.explain.distributions import Distribution, Point
 from modelkeep.explain.influence import influence
 from modelkeep.explain.quantities import AgainstAll
 from modelkeep.explain.units import as_baseline, spread_over, units_of
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
-from modelkeep.slices import Slice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,7 +70,7 @@ class Experts(Result):
 
     def draw(self) -> Figure:
         """Recall over the number of units, for the most influential ones and for random ones."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         series = {"the most influential": self.kept, "random units": self.random}
         return plots.curve(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.explain.explained import Explained
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.results import Estimate, Result, Tensor, measured
+from modelkeep.explain.result import Explained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ class Localisation(Result):
 
     def draw(self) -> Figure:
         """The measures beside the area of the mask."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         measures = {
             "attribution inside": self.inside,

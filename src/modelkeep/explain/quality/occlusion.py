@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import torch
 
-from modelkeep import progress
-from modelkeep.errors import InputError, bad_parameter
-from modelkeep.explain.explained import Explained
+from modelkeep.core import progress
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
+from modelkeep.core.slices import Slice
+from modelkeep.explain.result import Explained
 from modelkeep.explain.units import as_baseline, spread_over, units_of
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
-from modelkeep.slices import Slice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ class OcclusionCurve(Result):
 
     def draw(self) -> Figure:
         """Both curves, each in the band of its intervals."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         what = "occluded" if self.test == "occlusion" else "kept"
         return plots.curve(

@@ -44,7 +44,7 @@ class Region:
         """The frame of a rectangle, to be added to the axes of a picture."""
         from matplotlib.patches import Rectangle
 
-        from modelkeep.plots import PALETTE
+        from modelkeep.core.plots import PALETTE
 
         assert self.rows is not None
         assert self.columns is not None

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from modelkeep import progress
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.distributions import Line
 from modelkeep.explain.influence import influence
 from modelkeep.explain.quality.regions import Region, candidates, is_picture, set_apart
 from modelkeep.explain.quantities import AgainstAll
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +93,7 @@ class Shortcuts(Result):
 
     def draw(self) -> Figure:
         """Before and after the transplant of the worst place, which is outlined; for tables, how many turn."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         if not self.suspects:
             return super().draw()

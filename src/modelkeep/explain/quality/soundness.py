@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.distributions import Distribution, Line
-from modelkeep.explain.explained import Explained
 from modelkeep.explain.influence import influence
 from modelkeep.explain.quality.localisation import Sign, checked_masks, salient_map, share_inside
 from modelkeep.explain.quantities import PredictedScore, Quantity
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
+from modelkeep.explain.result import Explained
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +91,7 @@ class Soundness(Result):
 
     def draw(self) -> Figure:
         """The worst offenders, with what was not allowed outlined; without maps or offenders, the share per class."""
-        from modelkeep import plots
+        from modelkeep.core import plots
 
         maps, inputs = self.worst_maps, self.worst_inputs
         if maps.ndim != 3 or len(maps) == 0:
@@ -186,7 +186,7 @@ def soundness(
 
 def _outline(ax: Axes, forbidden: torch.Tensor) -> None:
     """The border of the places `(h, w)` that were not allowed, closed where it meets the edge of the picture."""
-    from modelkeep.plots import PALETTE
+    from modelkeep.core.plots import PALETTE
 
     height, width = forbidden.shape
     closed = torch.nn.functional.pad(forbidden.float(), (1, 1, 1, 1)).numpy()

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import nn
 
-from modelkeep import plots
-from modelkeep.errors import InputError
+from modelkeep.core import plots
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
+from modelkeep.core.results import Result, measured
 from modelkeep.extract.target import Target
 from modelkeep.guard.grid import ONE
-from modelkeep.model import Model
-from modelkeep.results import Result, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelkeep.govern.consent.consenting import Consenting
+from modelkeep.govern.consent.decision import Consenting
 from modelkeep.govern.consent.policy import Policy, policy_of
 from modelkeep.govern.consent.state import ConsentState, Waiting
 from modelkeep.govern.consent.windows import Window

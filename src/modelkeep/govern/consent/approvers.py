@@ -18,9 +18,9 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import IO
 from urllib.parse import urlsplit
 
-from modelkeep.errors import ConsentPending, ConsentRefused
-from modelkeep.govern.passes import Pass
-from modelkeep.signing import canonical
+from modelkeep.core.errors import ConsentPending, ConsentRefused
+from modelkeep.core.signing import canonical
+from modelkeep.govern.session.passes import Pass
 
 LARGEST = 64 * 1024  # bytes of an answer
 LONGEST = 500  # characters of a reason

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from modelkeep.errors import ConsentPending, GovernError
+from modelkeep.core.errors import ConsentPending, GovernError
 
 APPLICATION = 0x6D6B6763  # marks a SQLite file as one of consents: "mkgc"
 VERSION = 1

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from modelkeep.errors import ConsentRefused, InputError, bad_parameter, listed
+from modelkeep.core.errors import ConsentRefused, InputError, bad_parameter, listed
 from modelkeep.govern.consent.windows import Window, at
-from modelkeep.govern.passes import Pass, Purpose, read
+from modelkeep.govern.session.passes import Pass, Purpose, read
 
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 HERE = ("localhost", "127.0.0.1", "::1")

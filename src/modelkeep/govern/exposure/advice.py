@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from modelkeep import progress
-from modelkeep.completion.initialise import reset
+from modelkeep.completion.initialisation import reset
 from modelkeep.completion.retraining import WHOLE
-from modelkeep.data import Data
-from modelkeep.errors import InputError, SliceError, bad_parameter
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, SliceError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, measured
+from modelkeep.core.slices import INPUT, Place
 from modelkeep.govern.exposure.completion import Completing, Completion, completions
 from modelkeep.govern.exposure.costs import Costs, Link, costs
-from modelkeep.govern.exposure.exposed import Exposed
+from modelkeep.govern.exposure.cut import Exposed
 from modelkeep.govern.exposure.inversion import invert
 from modelkeep.govern.exposure.labels import LabelAttack, LabelLeak, infer_labels
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
-from modelkeep.slices import INPUT, Place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

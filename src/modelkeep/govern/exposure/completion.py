@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelkeep import progress
 from modelkeep.completion.hardness import Bound, Retraining, hardness
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.joint import Frozen, Joint
+from modelkeep.completion.procedures.joint_training import Frozen, Joint
 from modelkeep.completion.retraining import Retrained, original
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.govern.exposure.exposed import Exposed
-from modelkeep.model import Model
-from modelkeep.slices import Place
+from modelkeep.core import progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.slices import Place
+from modelkeep.govern.exposure.cut import Exposed
 from modelkeep.training import Recipe
 
 GRID = 50

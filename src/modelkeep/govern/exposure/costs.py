@@ -13,15 +13,15 @@ from typing import Any, Literal
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
-from modelkeep.govern.exposure.exposed import Exposed
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.slices import Place
+from modelkeep.govern.exposure.cut import Exposed
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
 from modelkeep.govern.wire.settings import Wire
-from modelkeep.model import Model
-from modelkeep.slices import Place
 
 REPEATS = 5
 

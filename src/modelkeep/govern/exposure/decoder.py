@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate, mse_loss
 
-from modelkeep.data import Data
-from modelkeep.model import Model
+from modelkeep.core.data import Data
+from modelkeep.core.model import Model
 from modelkeep.training import Adam, Recipe, fit
 from modelkeep.training.schedules import Linear, Step
 

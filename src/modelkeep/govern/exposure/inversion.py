@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from modelkeep import plots, progress
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core import plots, progress
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, Tensor, measured
+from modelkeep.core.slices import Place
 from modelkeep.govern.exposure import measures
+from modelkeep.govern.exposure.cut import Exposed, in_batches, known_and_attacked
 from modelkeep.govern.exposure.decoder import RECIPE, decode
-from modelkeep.govern.exposure.exposed import Exposed, in_batches, known_and_attacked
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, Tensor, measured
-from modelkeep.slices import Place
 from modelkeep.training import Recipe
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from typing import Literal
 import torch
 from torch.nn.functional import normalize, one_hot
 
-from modelkeep.data import Data
-from modelkeep.errors import InputError, SliceError, bad_parameter
-from modelkeep.govern.exposure.exposed import Exposed, in_batches, known_and_attacked
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, SliceError, bad_parameter
+from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate, Result, measured
+from modelkeep.core.slices import Place
+from modelkeep.govern.exposure.cut import Exposed, in_batches, known_and_attacked
 from modelkeep.govern.exposure.surrogate import surrogate
-from modelkeep.model import Model
-from modelkeep.results import Estimate, Result, measured
-from modelkeep.slices import Place
 
 LabelAttack = Literal["norm", "direction", "surrogate", "closed_form"]
 ROUNDS = 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import avg_pool2d
 
-from modelkeep.errors import InputError
-from modelkeep.results import Estimate
+from modelkeep.core.errors import InputError
+from modelkeep.core.results import Estimate
 
 WINDOW = 7
 

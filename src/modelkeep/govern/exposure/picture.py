@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from modelkeep import plots
+from modelkeep.core import plots
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from modelkeep.core.results import Estimate
     from modelkeep.govern.exposure.advice import Advice
-    from modelkeep.results import Estimate
 
 
 def drawn(advice: Advice) -> Figure:

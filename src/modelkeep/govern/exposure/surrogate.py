@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cosine_similarity, log_softmax, one_hot
 
-from modelkeep import progress
+from modelkeep.core import progress
 
 WIDTH, HIDDEN = 128, 64
 

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from modelkeep.errors import GovernError
+from modelkeep.core.errors import GovernError
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
 from modelkeep.govern.ledger.findings import Findings
-from modelkeep.govern.ledger.reading import Reading, T, parse
-from modelkeep.govern.passes import Consent
+from modelkeep.govern.ledger.reader import Reading, T, parse
+from modelkeep.govern.session.passes import Consent
 
 
 def chain(kind: type[T], reading: Reading, party: str, public_key: str, findings: Findings) -> Iterator[T]:

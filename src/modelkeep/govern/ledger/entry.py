@@ -8,8 +8,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, Self
 
-from modelkeep.govern.passes import Consent, Pass
-from modelkeep.signing import Signer, canonical, is_signed
+from modelkeep.core.signing import Signer, canonical, is_signed
+from modelkeep.govern.session.passes import Consent, Pass
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Self
 
+from modelkeep.core.signing import Signer, canonical
 from modelkeep.govern.ledger.entry import is_sealed, seal
-from modelkeep.signing import Signer, canonical
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Self
 
-from modelkeep.databases import write_ahead
-from modelkeep.errors import GovernError, PartyUnavailable
+from modelkeep.core.databases import write_ahead
+from modelkeep.core.errors import GovernError, PartyUnavailable
+from modelkeep.core.signing import Signer
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
-from modelkeep.govern.ledger.reading import APPLICATION, FORMAT, open_reading, parse
-from modelkeep.govern.passes import Consent, Pass
-from modelkeep.signing import Signer
+from modelkeep.govern.ledger.reader import APPLICATION, FORMAT, open_reading, parse
+from modelkeep.govern.session.passes import Consent, Pass
 
 _PATIENCE = 30.0  # seconds that a change waits for a lock; readers hold one only for moments
 _CHUNK = 256  # entries that are read at once, so that reading does not keep a pass waiting

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 
-from modelkeep.errors import MissingExtra, WireError
+from modelkeep.core.errors import MissingExtra, WireError
 
 LEVEL = 1
 LARGEST_WINDOW = 8 * 2**20  # what a decompressor may allocate, whatever the frame asks for; level 1 uses far less

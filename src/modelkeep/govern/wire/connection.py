@@ -8,7 +8,7 @@ from time import monotonic
 import torch
 from torch import Tensor
 
-from modelkeep.errors import PartyUnavailable, WireError
+from modelkeep.core.errors import PartyUnavailable, WireError
 from modelkeep.govern.wire.compression import unpack
 from modelkeep.govern.wire.message import PRELUDE, Coming, Message, frame, octets, read_header, read_prelude
 from modelkeep.govern.wire.settings import Wire

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from modelkeep.errors import MissingExtra
+from modelkeep.core.errors import MissingExtra
 from modelkeep.govern.wire.message import crossing, octets
 from modelkeep.govern.wire.settings import Wire
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from modelkeep.errors import GovernError, InputError, PartyUnavailable, WireError, listed
+from modelkeep.core.errors import GovernError, InputError, PartyUnavailable, WireError, listed
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.listener import Listener

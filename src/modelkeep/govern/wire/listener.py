@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from modelkeep.errors import PartyUnavailable
+from modelkeep.core.errors import PartyUnavailable
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.stream import Stream
 

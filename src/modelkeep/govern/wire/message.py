@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelkeep.errors import GovernError, InputError, WireError, listed
+from modelkeep.core.errors import GovernError, InputError, WireError, listed
+from modelkeep.core.signing import canonical
 from modelkeep.govern.wire.compression import pack
 from modelkeep.govern.wire.settings import Wire
-from modelkeep.signing import canonical
 
 PRELUDE = struct.Struct("<4sIQ")
 MAGIC = b"MKW1"

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from modelkeep.errors import PartyUnavailable, WireError
+from modelkeep.core.errors import PartyUnavailable, WireError
 
 ENCRYPTED_AT_ONCE = 256 * 1024
 READ_AT_ONCE = 256 * 1024

@@ -16,10 +16,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.guard.compiled import compiled
 from modelkeep.guard.defences.exchange import cheapest
 from modelkeep.guard.defences.vertices import best_vertex
 from modelkeep.guard.grid import ONE, Units
+from modelkeep.guard.machine_code import compiled
 
 Vector = NDArray[np.float64]
 NONE = 1e-9  # a gain this small, of a cosine, is none

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.guard.compiled import compiled
 from modelkeep.guard.grid import ONE
+from modelkeep.guard.machine_code import compiled
 
 Vector = NDArray[np.float64]
 

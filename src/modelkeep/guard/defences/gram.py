@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from modelkeep.errors import ModelError
-from modelkeep.model import Model
+from modelkeep.core.errors import ModelError
+from modelkeep.core.model import Model
 
 
 def gradients_gram(surrogate: Model, x: torch.Tensor) -> NDArray[np.float64]:

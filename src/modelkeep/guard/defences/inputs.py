@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
+from modelkeep.core.model import Model
 from modelkeep.guard.grid import Predictions
-from modelkeep.model import Model
 
 
 def queries(defence: str, model: Model, predictions: Predictions, inputs: torch.Tensor | None) -> torch.Tensor:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.guard.defences.angle import turn
 from modelkeep.guard.defences.gram import gradients_gram
 from modelkeep.guard.defences.inputs import queries
 from modelkeep.guard.grid import Predictions, Units, budget
-from modelkeep.model import Model
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.data import Data
-from modelkeep.errors import bad_parameter
+from modelkeep.core.data import Data
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.model import Model
 from modelkeep.guard.defences.inputs import queries
+from modelkeep.guard.fresh_network import untrained
 from modelkeep.guard.grid import ONE, Predictions, Units, snap
-from modelkeep.guard.untrained import untrained
-from modelkeep.model import Model
 from modelkeep.training import Recipe, Step, fit
 
 NEGLIGIBLE = 1e-12  # a share of misinformation too small to move an answer on the grid

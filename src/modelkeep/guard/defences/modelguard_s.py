@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError
-from modelkeep.guard.compiled import compiled
-from modelkeep.guard.defences.keyed import keyed_point
+from modelkeep.core.errors import InputError
+from modelkeep.guard.defences.keyed_point import keyed_point
 from modelkeep.guard.grid import ONE, Predictions, Units, budget
+from modelkeep.guard.machine_code import compiled
 
 LANES = 64  # centroids that are looked at together
 COARSE = 9  # a sketch counts in 2⁹ units, so that a whole prediction fits into 16 bits

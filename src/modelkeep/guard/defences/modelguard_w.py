@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.guard.compiled import compiled
 from modelkeep.guard.grid import ONE, Predictions, Units, budget
+from modelkeep.guard.machine_code import compiled
 
 
 @dataclass(frozen=True)

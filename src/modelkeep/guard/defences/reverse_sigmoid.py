@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.guard.defences.segment import toward
 from modelkeep.guard.grid import ONE, Predictions, Units, budget
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import bad_parameter
-from modelkeep.guard.compiled import compiled
+from modelkeep.core.errors import bad_parameter
 from modelkeep.guard.grid import ONE, Predictions, Units, apportion, make_strict
+from modelkeep.guard.machine_code import compiled
 
 
 @dataclass(frozen=True)

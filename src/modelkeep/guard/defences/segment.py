@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.guard.compiled import compiled
 from modelkeep.guard.grid import ONE, Predictions, Units, apportion, make_strict
+from modelkeep.guard.machine_code import compiled
 
 
 def toward(predictions: Predictions, targets: NDArray[Any], epsilon: float) -> Units:

@@ -13,7 +13,7 @@ import orjson
 from pydantic import BaseModel
 
 from modelkeep import __version__
-from modelkeep.errors import MissingExtra
+from modelkeep.core.errors import MissingExtra
 from modelkeep.guard.gateway import schemas
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.protocol.messages import InferenceRequest

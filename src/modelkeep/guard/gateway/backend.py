@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import PredictionError
+from modelkeep.core.errors import PredictionError
+from modelkeep.core.model import Model
 from modelkeep.guard.protocol.tensors import Array
-from modelkeep.model import Model
 
 Probabilities = NDArray[np.floating[Any]]
 

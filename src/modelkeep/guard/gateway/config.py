@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
 
-from modelkeep.errors import GuardError
-from modelkeep.guard.gateway.chosen import TABLES, AnyDefence, Quantised, Section
+from modelkeep.core.errors import GuardError
+from modelkeep.guard.gateway.defence_settings import TABLES, AnyDefence, Quantised, Section
 from modelkeep.guard.store import Store, open_store
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -149,7 +149,7 @@ def checked(given: dict[str, Any], where: str, folder: Path) -> Config:
 
     >>> checked({"model": {"path": "m.safetensors"}, "server": {"prot": 80, "port": 0}}, "guard.toml", Path())
     Traceback (most recent call last):
-    modelkeep.errors.GuardError: guard.toml has 2 errors:
+    modelkeep.core.errors.GuardError: guard.toml has 2 errors:
       server.port must be greater than or equal to 1. Got 0.
       server.prot is no setting. Did you mean 'port'? Allowed: host, port, grpc_port, tls_certificate, tls_key, max_body, drain_seconds.
     """  # noqa: E501

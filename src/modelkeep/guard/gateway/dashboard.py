@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from modelkeep.errors import MissingExtra
+from modelkeep.core.errors import MissingExtra
 from modelkeep.guard.gateway.overview import Fidelity, collect
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.gateway.traffic import LATELY, SECONDS

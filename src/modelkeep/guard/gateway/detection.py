@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import bad_parameter
-from modelkeep.guard.compiled import compiled
+from modelkeep.core.errors import bad_parameter
 from modelkeep.guard.grid import ONE, Predictions, Units
+from modelkeep.guard.machine_code import compiled
 from modelkeep.guard.protocol.tensors import Array
 
 COORDINATES = 128  # of an input that distances are measured in, drawn once: cost and memory do not grow with the input

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from modelkeep.errors import MissingExtra
+from modelkeep.core.errors import MissingExtra
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.protocol import inference_pb2 as pb
 from modelkeep.guard.protocol.grpc_messages import build_response, parse_request

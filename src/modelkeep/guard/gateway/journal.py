@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 
-from modelkeep.errors import GuardError
+from modelkeep.core.errors import GuardError
 from modelkeep.guard.store.store import Event, Store
 
 EVERY = 0.2  # seconds between two writes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep import __version__
-from modelkeep.errors import MissingExtra
+from modelkeep.core.errors import MissingExtra
 from modelkeep.guard.grid import ONE
 
 try:

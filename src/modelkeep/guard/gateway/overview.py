@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from modelkeep import __version__
-from modelkeep.errors import GuardError, StoreUnavailable
+from modelkeep.core.errors import GuardError, StoreUnavailable
 from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.principals import OPERATOR
 from modelkeep.guard.gateway.service import Service

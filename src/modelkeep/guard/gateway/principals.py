@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from modelkeep.errors import StoreUnavailable
+from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.refusals import NotOperator, TooLarge, TooMany, Unauthorised, Unavailable
 from modelkeep.guard.store.store import Lease, Principal, Store
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from modelkeep import __version__
-from modelkeep.errors import InputError, StoreUnavailable
+from modelkeep.core.errors import InputError, StoreUnavailable
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway.backend import Backend
 from modelkeep.guard.gateway.journal import Journal

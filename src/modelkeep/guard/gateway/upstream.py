@@ -15,7 +15,7 @@ from urllib.parse import quote
 import numpy as np
 import orjson
 
-from modelkeep.errors import PredictionError
+from modelkeep.core.errors import PredictionError
 from modelkeep.guard.gateway.backend import Probabilities, softmax
 from modelkeep.guard.gateway.caller import Caller, NotReached, Reply
 from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelkeep.errors import GuardError
+from modelkeep.core.errors import GuardError
 from modelkeep.guard.store.store import Event, Lease, Principal, Store
 
 __all__ = ["Event", "Lease", "Principal", "Store", "open_store"]
@@ -15,7 +15,7 @@ def open_store(url: str) -> Store:
 
     >>> open_store("mysql://host/db")
     Traceback (most recent call last):
-    modelkeep.errors.GuardError: A store is at sqlite:///PATH or postgresql://USER@HOST/DATABASE. Got 'mysql://…'.
+    modelkeep.core.errors.GuardError: A store is at sqlite:///PATH or postgresql://USER@HOST/DATABASE. Got 'mysql://…'.
     """
     scheme, mark, rest = url.partition("://")
     if mark and scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:

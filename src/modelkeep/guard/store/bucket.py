@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.guard.store.store import Lease
 
 GRAIN = 1e-6  # a token is whole if this little is missing: seconds since 1970 are no finer in a float

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
-from modelkeep.errors import GuardError, StoreUnavailable
+from modelkeep.core.errors import GuardError, StoreUnavailable
 
 
 class Closable(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, LiteralString, TypeVar
 
-from modelkeep.errors import GuardError, MissingExtra, StoreUnavailable
+from modelkeep.core.errors import GuardError, MissingExtra, StoreUnavailable
 from modelkeep.guard.store.connections import Connections
 from modelkeep.guard.store.schema import POSTGRES, check_version
 

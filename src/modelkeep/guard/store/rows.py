@@ -8,7 +8,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import GuardError, InputError, bad_parameter
+from modelkeep.core.errors import GuardError, InputError, bad_parameter
 
 Sealed = tuple[bytes, bytes]  # the row, and its seal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelkeep.errors import GuardError
+from modelkeep.core.errors import GuardError
 
 VERSION = 1
 APPEND_ONLY = ("epochs", "centroids", "answers", "events")

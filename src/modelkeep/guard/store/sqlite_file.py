@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from modelkeep.databases import write_ahead
-from modelkeep.errors import GuardError, StoreUnavailable
+from modelkeep.core.databases import write_ahead
+from modelkeep.core.errors import GuardError, StoreUnavailable
 from modelkeep.guard.store.connections import Connections
 from modelkeep.guard.store.schema import SQLITE, check_version
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import GuardError, bad_parameter
+from modelkeep.core.errors import GuardError, bad_parameter
 
 if TYPE_CHECKING:
     from modelkeep.guard.grid import Units  # the grid needs a compiler; a store does not

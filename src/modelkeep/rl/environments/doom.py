@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import MissingExtra
+from modelkeep.core.errors import MissingExtra
 from modelkeep.rl.environments.episodes import Episodes
-from modelkeep.rl.environments.shrinking import Shrinking
+from modelkeep.rl.environments.screens import Shrinking
 from modelkeep.rl.environments.vector import State, Stepped
 
 SCENARIOS = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.rl.environments.vector import Environments, State, Stepped
 
 
@@ -54,7 +54,7 @@ class Level:
 def alike(games: Sequence[Environments]) -> tuple[Environments, ...]:
     """The games as levels of one agent; one game alone stays as it is.
 
-    >>> from modelkeep.rl.environments.making import make
+    >>> from modelkeep.rl.environments.catalogue import make
     >>> one, other = alike([make("minatar/breakout", 2), make("minatar/freeway", 2)])
     >>> one.observation_shape, other.observation_shape, one.action_names
     ((7, 10, 10), (7, 10, 10), ('nothing', 'left', 'right', 'up', 'down'))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import MissingExtra
+from modelkeep.core.errors import MissingExtra
 from modelkeep.rl.environments.vector import State, Stepped
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")

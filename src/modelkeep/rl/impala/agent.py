@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from modelkeep.errors import InputError, TrainingError
+from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State, within
-from modelkeep.rl.impala.acting import Actors, Unroll, tensors_of_unroll
+from modelkeep.rl.impala.actors import Actors, Unroll, tensors_of_unroll
 from modelkeep.rl.impala.network import ImpalaNetwork
 from modelkeep.rl.impala.settings import EVOLVED, Settings
 from modelkeep.rl.impala.vtrace import vtrace
@@ -29,7 +29,7 @@ class Impala:
     one process, so that a run can be repeated: an unroll waits in the queue for `settings.lag` updates, and so was
     played with weights that are so many updates old when it is learned from.
 
-    >>> from modelkeep.rl.environments.making import make
+    >>> from modelkeep.rl.environments.catalogue import make
     >>> from modelkeep.rl.impala.network import minatar_network
     >>> games = make("minatar/breakout", 2)
     >>> agent = Impala([games], minatar_network(games.observation_shape, games.actions), Settings(unroll=5), seed=0)

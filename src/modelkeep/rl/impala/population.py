@@ -15,7 +15,7 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 from torch import Tensor, nn
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.rl.agent import Agent, Player
 from modelkeep.rl.environments.vector import State, within
 from modelkeep.rl.impala.settings import EVOLVED, Settings

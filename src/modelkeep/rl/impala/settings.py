@@ -8,7 +8,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 
 EVOLVED = ("entropy_cost", "learning_rate", "epsilon")
 """What population-based training changes while an agent learns."""

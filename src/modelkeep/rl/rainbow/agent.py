@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, TrainingError
+from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State, within
 from modelkeep.rl.rainbow.distribution import mean, project
@@ -25,7 +25,7 @@ class Rainbow:
     With the `replay` of another agent it starts with a copy of that one's experience, priorities included, and so can
     learn from the first step; otherwise it starts with none.
 
-    >>> from modelkeep.rl.environments.making import make
+    >>> from modelkeep.rl.environments.catalogue import make
     >>> from modelkeep.rl.rainbow import MINATAR, minatar_rainbow
     >>> games = make("minatar/breakout", 8)
     >>> agent = Rainbow(games, minatar_rainbow(channels=4, actions=games.actions), MINATAR, seed=0)

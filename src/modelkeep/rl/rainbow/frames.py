@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, bad_parameter
 
 Keeping = Literal["whole", "bits", "newest frame"]
 """How an observation is kept: as it is; of zeros and ones, as bits; of a stack of frames, only the newest one."""

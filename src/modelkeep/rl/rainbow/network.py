@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.rl.networks import ATARI, MINATAR, Convolutional, Torso
 from modelkeep.rl.rainbow.noisy import NoisyLinear
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.errors import InputError
+from modelkeep.core.errors import InputError
 from modelkeep.rl.environments.vector import State
 from modelkeep.rl.rainbow.frames import Frames
 from modelkeep.rl.rainbow.settings import RainbowSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from modelkeep.errors import bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.rl.rainbow.frames import Keeping
 
 

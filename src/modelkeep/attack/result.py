@@ -1,0 +1,119 @@
+"""Attacked: what every attack returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
+
+import torch
+
+from modelkeep.core.results import Estimate, Result, Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Attacked(Result):
+    """The inputs that an attack found, and how the model stands after it.
+
+    Where the attack failed, `adversarial` is the original and `success` is False. `before` and `after` are the
+    predictions on both, `distance` is the norm of the change, and `health` says why the attack may have missed
+    something. `success_rate` counts only the examples on which there was something to win. Without a `radius` the
+    attack looked for the smallest change, and `accuracy_at` says how the model stands at any. `solved_by` says which
+    part of the attack won how many; `queries` and `gradients` are the examples that it ran forward and backward.
+    """
+
+    attack: str
+    norm: str
+    radius: float | None
+    target: str | None
+    clean_accuracy: Estimate
+    robust_accuracy: Estimate
+    success_rate: Estimate | None
+    health: tuple[str, ...]
+    solved_by: dict[str, int]
+    queries: int
+    gradients: int
+    bounds: tuple[float, float] | None
+    classes: tuple[str, ...] = field(repr=False)
+    original: Tensor = field(repr=False)
+    adversarial: Tensor = field(repr=False)
+    labels: Tensor = field(repr=False)
+    before: Tensor = field(repr=False)
+    after: Tensor = field(repr=False)
+    success: Tensor = field(repr=False)
+    distance: Tensor = field(repr=False)
+
+    @property
+    def size(self) -> str:
+        """How far inputs could be moved, in words."""
+        return "the smallest change" if self.radius is None else f"radius {self.radius:.3g}"
+
+    def accuracy_at(self, radius: float) -> Estimate:
+        """The share of examples that are still answered rightly if no input may move by more than `radius`."""
+        fallen = (self.after != self.labels) & (self.distance <= radius)
+        return Estimate.rate(int((~fallen & (self.before == self.labels)).sum()), len(self.labels))
+
+    def rows(self) -> list[tuple[str, str]]:
+        goal = "" if self.target is None else f" towards '{self.target}'"
+        found = self.distance[self.success & (self.distance > 0)]
+        parts = ", ".join(f"{name} {count}" for name, count in self.solved_by.items())
+        return [
+            ("attack", f"{self.attack} {self.norm}, {self.size}{goal}"),
+            ("accuracy, clean", str(self.clean_accuracy)),
+            ("accuracy, attacked", str(self.robust_accuracy)),
+            ("success rate", "nothing to attack" if self.success_rate is None else str(self.success_rate)),
+            *([("solved by", parts)] if len(self.solved_by) > 1 else []),
+            ("median distance", f"{float(found.median()):.4g}" if len(found) else "–"),
+            ("passes", f"{self.queries:,} forward, {self.gradients:,} backward"),
+            ("health", "; ".join(self.health) or "nothing suspicious"),
+        ]
+
+    def draw(self) -> Figure:
+        """Original, change and adversarial input of up to eight examples; for tables, the accuracies."""
+        from modelkeep.core import plots
+
+        chosen = torch.nonzero(self.success & (self.distance > 0)).flatten()[:8]
+        if self.original.ndim != 4 or len(chosen) == 0:
+            return plots.bars({"clean": self.clean_accuracy, "attacked": self.robust_accuracy}, x_label="accuracy")
+        low, high = (
+            self.bounds
+            if self.bounds is not None
+            else (
+                float(self.original.min()),
+                float(self.original.max()),
+            )
+        )
+        clean, moved = self.original[chosen], self.adversarial[chosen]
+        change = moved - clean
+        largest = change.abs().max()
+        middle = (low + high) / 2 + (high - low) / 2 * change / largest  # grey where nothing was changed
+        titles = [
+            *(f"{self.classes[i]}" for i in self.before[chosen]),
+            *["change"] * len(chosen),
+            *(f"seen as {self.classes[i]}" for i in self.after[chosen]),
+        ]
+        return plots.image_grid(torch.cat([clean, middle, moved]), titles, columns=len(chosen), bounds=(low, high))
+
+
+class Summary(TypedDict):
+    """The fields that follow from the predictions."""
+
+    clean_accuracy: Estimate
+    robust_accuracy: Estimate
+    success_rate: Estimate | None
+    success: torch.Tensor
+
+
+def summarise(
+    labels: torch.Tensor, before: torch.Tensor, after: torch.Tensor, success: torch.Tensor, for_free: torch.Tensor
+) -> Summary:
+    """Accuracies and success, with `for_free` the examples that the model gave away without any change."""
+    contested = int((~for_free).sum())
+    return Summary(
+        clean_accuracy=Estimate.rate(int((before == labels).sum()), len(labels)),
+        robust_accuracy=Estimate.rate(int((after == labels).sum()), len(labels)),
+        success_rate=Estimate.rate(int((success & ~for_free).sum()), contested) if contested else None,
+        success=success.cpu(),
+    )

@@ -1,1 +1,0 @@
-"""The tables and figures of thesis 002 about certification, made again."""

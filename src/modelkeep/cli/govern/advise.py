@@ -1,0 +1,102 @@
+"""`modelkeep govern advise`: where to cut a model between two parties, and what each could learn there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from modelkeep.cli.model_options import (
+    DataSource,
+    Device,
+    InputShape,
+    Label,
+    ModelSource,
+    Seed,
+    Weights,
+    model_and_data,
+)
+
+
+def advise(
+    model: ModelSource,
+    data: DataSource,
+    cut: Annotated[
+        list[str] | None, typer.Option(help="After which place, again for each; else all that can be (at most ten).")
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option(help="Between the parties, in megabytes per second; else loopback's, measured.")
+    ] = None,
+    latency: Annotated[
+        float | None, typer.Option(help="Of a message between the parties, in milliseconds; else loopback's.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Examples in a training step.")] = 64,
+    most_overhead: Annotated[float, typer.Option(help="How many times as long as in one process a step may take.")] = 2,
+    completion_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Also train such a model from scratch for so many steps, and see how hard each piece is to get back."
+        ),
+    ] = None,
+    weights: Weights = None,
+    input_shape: InputShape = None,
+    label: Label = "label",
+    out: Annotated[Path, typer.Option(help="The folder for advice.png and advice.json.")] = Path("modelkeep-out"),
+    seed: Seed = 0,
+    device: Device = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print advice.json instead of the table.")] = False,
+) -> None:
+    """Recommend where to cut a model between a party with the inputs and one with the labels.
+
+    For each place: what crosses, what it costs, and how much of the inputs and of the labels attackers on the two sides
+    reconstruct from it. Takes a minute or two for a small network. Examples:
+
+    * `modelkeep govern advise model.safetensors --data mnist`
+
+    * `modelkeep govern advise model.safetensors --data digits --cut conv1_pool --cut linear1`
+
+    * `modelkeep govern advise model.safetensors --data test.csv --bandwidth 12.5 --latency 20`
+
+    * `modelkeep govern advise model.safetensors --data digits --cut conv1_pool --completion-steps 300`
+    """
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from modelkeep.core import plots, progress
+    from modelkeep.core.files import replacing
+    from modelkeep.govern import exposure
+    from modelkeep.training import Recipe
+
+    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    link = exposure.Link.loopback()
+    if bandwidth is not None:
+        link = replace(link, bandwidth=1e6 * bandwidth, source="given")
+    if latency is not None:
+        link = replace(link, latency=latency / 1e3, source="given")
+    completing = None
+    if completion_steps is not None:
+        completing = exposure.Completing(Recipe(steps=completion_steps, batch_size=batch))
+    with progress.shown():
+        found = exposure.advise(
+            loaded,
+            examined,
+            cuts=cut,
+            link=link,
+            batch=batch,
+            most_overhead=most_overhead,
+            completing=completing,
+            seed=seed,
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    record, picture = out / "advice.json", out / "advice.png"
+    for path, content in ((record, found.to_json().encode()), (picture, plots.png_bytes(found.draw()))):
+        with replacing(path) as unfinished:
+            unfinished.write_bytes(content)
+    if as_json:
+        typer.echo(record.read_text(encoding="utf-8"))
+        return
+    console = Console()
+    console.print(found)
+    console.print(f"The picture: [bold]{picture.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)

@@ -1,0 +1,157 @@
+"""`modelkeep govern approve`, `withdraw`, `restore` and `pending`: a person's say, while the party runs."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from modelkeep.govern.consent.state import ConsentState
+
+
+class For(StrEnum):
+    """What a pass may be for."""
+
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+    INFER = "infer"
+
+
+FolderPath = Annotated[Path, typer.Argument(help="The party's folder.")]
+Purposes = Annotated[For | None, typer.Option("--purpose", help="Only this one; all of them by default.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+
+
+def approve(
+    folder: FolderPath = Path(),
+    *,
+    purpose: Annotated[For, typer.Option(help="What for.")],
+    passes: Annotated[int, typer.Option(min=1, help="How many passes.")] = 1,
+    until: Annotated[
+        str | None, typer.Option(help="Until when, as 2030-12-31T18:00 in UTC; a day from now by default.")
+    ] = None,
+    asker: Annotated[str | None, typer.Option(help="Only if this party asks.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Consent, as a person, to some passes of those that a policy puts before one."""
+    from modelkeep.core.errors import InputError
+    from modelkeep.govern.consent.windows import at
+
+    now = time.time()
+    end = now + 24 * 3600 if until is None else _moment(until)
+    if end <= now:
+        raise InputError(f"{at(end)} is over: it is {at(now)}. Name a later time with --until.")
+    with _opened(folder) as state:
+        state.approve(passes, purpose.value, end, asker, by=_person())
+        left = state.approved(purpose.value, now)
+        reason = state.withdrawn(purpose.value)
+    if as_json:
+        typer.echo(json.dumps({"purpose": purpose.value, "approved": left, "until": end, "withdrawn": reason}))
+        return
+    typer.echo(f"approved until {at(end)}; {left} approved passes to {purpose.value} are left")
+    if reason is not None:
+        typer.secho(f"but consent to {purpose.value} is withdrawn ({reason}), which goes before", fg="yellow", err=True)
+
+
+def withdraw(
+    folder: FolderPath = Path(),
+    *,
+    reason: Annotated[str, typer.Option(help="Why; the other parties are told.")] = "",
+    purpose: Purposes = None,
+    as_json: Json = False,
+) -> None:
+    """Consent to nothing any more, from the next pass on, until `restore`. It outlasts a restart."""
+    with _opened(folder) as state:
+        state.withdraw(reason, None if purpose is None else purpose.value)
+        _show(state, as_json)
+
+
+def restore(folder: FolderPath = Path(), *, purpose: Purposes = None, as_json: Json = False) -> None:
+    """Take a withdrawal back. The policies count as before."""
+    with _opened(folder) as state:
+        state.restore(None if purpose is None else purpose.value)
+        _show(state, as_json)
+
+
+def pending(folder: FolderPath = Path(), *, as_json: Json = False) -> None:
+    """List the passes that wait for a person. Whoever asked may have given up since: see when they last asked."""
+    with _opened(folder) as state:
+        waiting = state.pending()
+    if as_json:
+        typer.echo(json.dumps([{**asdict(one.of), "asked": one.asked} for one in waiting]))
+        return
+    if not waiting:
+        typer.echo("no pass waits for a person")
+        return
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=SIMPLE)
+    for heading in ("pass", "rows"):
+        table.add_column(heading, justify="right")
+    for heading in ("purpose", "asked by", "data", "last asked"):
+        table.add_column(heading)
+    for one in waiting:
+        ago = f"{max(0.0, time.time() - one.asked):,.0f} s ago"
+        told = (one.of.purpose, escape(one.of.asker), escape(one.of.data[:16]))
+        table.add_row(str(one.of.number), f"{one.of.rows:,}", *told, ago)
+    Console().print(table)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[ConsentState]:
+    """The party's consents; in a folder that is no party's, nothing is made."""
+    from modelkeep.govern.consent.state import ConsentState
+    from modelkeep.govern.folder import Folder
+
+    party = Folder(folder)
+    party.identity()
+    state = ConsentState(party.consent)
+    try:
+        yield state
+    finally:
+        state.close()
+
+
+def _person() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        return ""
+
+
+def _moment(text: str) -> float:
+    from modelkeep.core.errors import bad_parameter
+
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise bad_parameter("approve", "until", "a time like 2030-12-31T18:00", text) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _show(state: ConsentState, as_json: bool) -> None:
+    """How things stand after a change."""
+    from modelkeep.govern.consent.policy import PURPOSES
+
+    withdrawn = {purpose: state.withdrawn(purpose) for purpose in PURPOSES}
+    if as_json:
+        typer.echo(json.dumps({"withdrawn": {key: why for key, why in withdrawn.items() if why is not None}}))
+        return
+    for purpose, reason in withdrawn.items():
+        if reason is None:
+            typer.echo(f"{purpose}: by the policies")
+        else:
+            typer.echo(f"{purpose}: withdrawn{f' ({reason})' if reason else ''}")

@@ -1,0 +1,203 @@
+"""`modelkeep guard keys`: who may ask the gateway, how often and how much. Takes effect within two seconds."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from modelkeep.guard.store.store import Principal, Store
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Give, rotate and revoke keys, also while the gateway runs: it notices within two seconds.\n\n"
+    "The name `operator` is reserved: its key opens the metrics and the dashboard, and no model.",
+)
+
+Name = Annotated[str, typer.Argument(help="Whose key.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="The gateway's settings; ./guard.toml if it is there.")
+]
+StoreUrl = Annotated[
+    str | None, typer.Option("--store", help="The store itself; ./modelkeep-guard.sqlite3 without settings.")
+]
+Queries = Annotated[int | None, typer.Option(min=0, help="How many queries in all; no limit by default.")]
+Rate = Annotated[float | None, typer.Option(min=0.001, help="How many per second; no limit by default.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+RESERVED = ("anonymous", "gateway", "nobody")  # the audit log's own names
+
+
+@app.command(epilog="Example: modelkeep guard keys add alice --queries 100000 --rate 50")
+def add(
+    name: Name,
+    *,
+    queries: Queries = None,
+    rate: Rate = None,
+    config: ConfigFile = None,
+    store: StoreUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Let somebody ask. The key is printed once, and only its hash is kept."""
+    from modelkeep.core.errors import GuardError
+    from modelkeep.guard.gateway.principals import add_key
+    from modelkeep.guard.store.store import Principal
+
+    if name in RESERVED:
+        raise GuardError(f"'{name}' is a name of the gateway's own. Choose another one.")
+    with _opened(config, store) as kept:
+        known = _known(kept).get(name)
+        if known is not None and not known.revoked:
+            raise GuardError(f"'{name}' has a key already. For another one: modelkeep guard keys rotate {name}")
+        key = add_key(kept, Principal(name, queries, rate))
+        _note(kept, "key added", name)
+    _show(name, key, as_json)
+
+
+@app.command(
+    epilog="Example: modelkeep guard keys rotate alice, and when alice uses it: "
+    "modelkeep guard keys revoke alice --keep"
+)
+def rotate(
+    name: Name,
+    *,
+    now: Annotated[bool, typer.Option("--now", help="Revoke the old keys at once.")] = False,
+    queries: Queries = None,
+    rate: Rate = None,
+    config: ConfigFile = None,
+    store: StoreUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Give somebody a new key, and new limits if you name any. The old keys work on until they are revoked."""
+    from modelkeep.guard.gateway.principals import add_key, hashed
+
+    with _opened(config, store) as kept:
+        known = _must_know(kept, name)
+        limits = replace(
+            known,
+            queries=known.queries if queries is None else queries,
+            rate=known.rate if rate is None else rate,
+        )
+        key = add_key(kept, limits)
+        if now:
+            kept.revoke(name, keep=hashed(key))
+        _note(kept, "key rotated at once" if now else "key rotated", name)
+    _show(name, key, as_json)
+
+
+@app.command(epilog="Example: modelkeep guard keys revoke alice")
+def revoke(
+    name: Name,
+    *,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="All but one key, which is asked for (or read from stdin).")
+    ] = False,
+    config: ConfigFile = None,
+    store: StoreUrl = None,
+) -> None:
+    """Revoke somebody's keys. What they have spent of their budget stays spent."""
+    from modelkeep.core.errors import GuardError
+    from modelkeep.guard.gateway.principals import hashed
+
+    with _opened(config, store) as kept:
+        _must_know(kept, name)
+        kept_key = None
+        if keep:
+            # Never an argument: those are seen by everybody on the machine, and stay in the shell's history.
+            key = getpass.getpass("The key to keep: ") if sys.stdin.isatty() else sys.stdin.readline()
+            kept_key = hashed(key.strip())
+            owner = kept.principal(kept_key)
+            if owner is None or owner.name != name or owner.revoked:
+                raise GuardError(f"That is no valid key of '{name}', so nothing was revoked.")
+        count = kept.revoke(name, keep=kept_key)
+        _note(kept, "keys revoked", name)
+    typer.echo(f"revoked {count} of the keys of {name}; the gateway refuses them within two seconds")
+
+
+@app.command("list", epilog="Example: modelkeep guard keys list --json")
+def list_keys(*, config: ConfigFile = None, store: StoreUrl = None, as_json: Json = False) -> None:
+    """Who may ask, and how much they have asked. Keys are not known here, only their hashes."""
+    with _opened(config, store) as kept:
+        spent = kept.spent()
+        everybody = [
+            {
+                "name": one.name,
+                "queries": one.queries,
+                "rate": one.rate,
+                "spent": spent.get(one.name, 0),
+                "revoked": one.revoked,
+            }
+            for one in kept.principals()
+        ]
+    if as_json:
+        typer.echo(json.dumps(everybody))
+        return
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE)
+    table.add_column("name", style="bold")
+    for heading in ("spent", "of", "per second"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for one in everybody:
+        of = "no limit" if one["queries"] is None else f"{one['queries']:,}"
+        rate = "no limit" if one["rate"] is None else f"{one['rate']:g}"
+        table.add_row(str(one["name"]), f"{one['spent']:,}", of, rate, "revoked" if one["revoked"] else "")
+    Console().print(table)
+
+
+@contextmanager
+def _opened(config: Path | None, url: str | None) -> Iterator[Store]:
+    """The store of `--store`, of `--config`, of ./guard.toml, or the embedded one."""
+    from modelkeep.guard.gateway.config import checked, opened, read
+
+    if url is None and config is None and Path("guard.toml").exists():
+        config = Path("guard.toml")
+    if url is None and config is not None:
+        settings = read(config)
+    else:
+        table = {} if url is None else {"store": {"url": url}}
+        settings = checked({"model": {"path": "-"}, **table}, "The command line", Path())
+    store = opened(settings)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _known(store: Store) -> dict[str, Principal]:
+    return {one.name: one for one in store.principals()}
+
+
+def _must_know(store: Store, name: str) -> Principal:
+    from modelkeep.core.errors import GuardError, listed
+
+    known = _known(store)
+    if name not in known:
+        raise GuardError(f"Nobody is called '{name}' here. Known: {listed(list(known)) or 'nobody'}.")
+    return known[name]
+
+
+def _note(store: Store, action: str, name: str) -> None:
+    from modelkeep.guard.store.store import Event
+
+    store.write([Event(time.time(), "gateway", action, json.dumps({"name": name}))])
+
+
+def _show(name: str, key: str, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({"name": name, "key": key}))
+        return
+    typer.echo(key)
+    typer.secho(f"The key of {name}; it is shown this once. Send it as: Authorization: Bearer KEY", err=True)

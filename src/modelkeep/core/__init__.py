@@ -1,0 +1,1 @@
+"""What all rooms share: models, slices, data, results, norms, errors, pictures and progress."""

@@ -1,0 +1,90 @@
+"""Access: what a method may see of a model. A view gives no more than its name says, and counts the queries."""
+
+from __future__ import annotations
+
+import torch
+
+from modelkeep.core.errors import QueryBudget, bad_parameter
+from modelkeep.core.model import Model
+
+
+class Labels:
+    """Only the predicted labels.
+
+    What anybody knows comes with every view: the shape, type and range of an input, and the classes. `queries` counts
+    the examples that were asked; a query beyond the `budget` is refused before anything is asked. Many examples are
+    run `chunk` at a time.
+
+    >>> from torch import nn
+    >>> view = Labels(Model(nn.Linear(4, 3), input_shape=(4,), classes=3), budget=8)
+    >>> view.labels(torch.rand(5, 4)).shape
+    torch.Size([5])
+    >>> view.labels(torch.rand(5, 4))
+    Traceback (most recent call last):
+    modelkeep.core.errors.QueryBudget: The budget is 8 queries: 5 are spent, and 5 more were asked for.
+    """
+
+    def __init__(self, model: Model, *, budget: int | None = None, chunk: int = 512) -> None:
+        if budget is not None and budget < 0:
+            raise bad_parameter(type(self).__name__, "budget", "None or a number of queries from 0 on", budget)
+        if chunk < 1:
+            raise bad_parameter(type(self).__name__, "chunk", "at least 1", chunk)
+        self._model = model
+        self._chunk = chunk
+        self._queries = 0
+        self.budget = budget
+        self.input_shape = model.input_shape
+        self.classes = model.classes
+        self.bounds = model.bounds
+        self.dtype = model.dtype
+        self.device = model.device
+
+    @property
+    def queries(self) -> int:
+        """The number of examples that were asked so far."""
+        return self._queries
+
+    def labels(self, x: torch.Tensor) -> torch.Tensor:
+        """Predicted labels `(n,)`; one query per example of `x: (n, *input_shape)`."""
+        return self._logits(x).argmax(dim=1)
+
+    def _logits(self, x: torch.Tensor) -> torch.Tensor:
+        x = self._model.checked(x)
+        self._spend(len(x))
+        return torch.cat([self._model.logits(x[i : i + self._chunk]) for i in range(0, len(x), self._chunk)])
+
+    def _spend(self, count: int) -> None:
+        within(self.budget, self._queries, count)
+        self._queries += count
+
+    def __repr__(self) -> str:
+        of = "" if self.budget is None else f" of {self.budget}"
+        return f"{type(self).__name__}({self._queries}{of} queries)"
+
+
+class Scores(Labels):
+    """The probabilities of all classes, and so the labels."""
+
+    def probs(self, x: torch.Tensor) -> torch.Tensor:
+        """Class probabilities `(n, classes)`; one query per example of `x: (n, *input_shape)`."""
+        return self._logits(x).softmax(dim=1)
+
+
+class Weights(Scores):
+    """Everything: the model itself. Passes through `forward` are counted, what is done with `model` is not."""
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self._model
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits `(n, classes)` with gradients and without checks; one query per example."""
+        self._spend(len(x))
+        return self._model.forward(x)
+
+
+def within(budget: int | None, spent: int, more: int) -> None:
+    """Refuse queries beyond a budget, before anything is asked."""
+    if budget is not None and spent + more > budget:
+        raise QueryBudget(f"The budget is {budget} queries: {spent} are spent, and {more} more were asked for.")

@@ -1,0 +1,99 @@
+"""Card: what one must know about a model beside its weights, as plain values that fit in a file's header."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from modelkeep.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What the network does to an input first: subtract `mean`, divide by `std`, per channel or feature.
+
+    Everything in ModelKeep lives in the owner's units (a radius of 8/255 is 8 grey levels); the normalisation
+    is a part of the model, so it is neither forgotten nor applied twice.
+    """
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        finite = all(math.isfinite(number) for number in (*self.mean, *self.std))
+        if len(self.mean) != len(self.std) or not finite or any(s <= 0 for s in self.std):
+            raise InputError(f"Preprocessing needs one positive std per mean. Got {self.mean} and {self.std}.")
+
+    def module(self, input_shape: Sequence[int]) -> nn.Module:
+        """The normalisation as a module for inputs `(n, *input_shape)`; a copy where there is none."""
+        if not self.mean:
+            return _Copy()
+        if len(self.mean) not in (1, input_shape[0]):
+            raise InputError(
+                f"Preprocessing has {len(self.mean)} means, but an input of shape {tuple(input_shape)} has "
+                f"{input_shape[0]} channels."
+            )
+        return _Normalise(self, len(input_shape))
+
+
+@dataclass(frozen=True)
+class Card:
+    """Input shape, class names, preprocessing, and the range `bounds` that inputs lie in (None: no range).
+
+    `architecture` and `arguments` say how to build the module again: `package.module:factory(**arguments)`.
+    """
+
+    input_shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing = Preprocessing()
+    bounds: tuple[float, float] | None = (0.0, 1.0)
+    architecture: str | None = None
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.input_shape or any(size < 1 for size in self.input_shape):
+            raise InputError(
+                f"The shape of one input needs one or more sizes, each at least 1. Got {self.input_shape}."
+            )
+        if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
+            raise InputError(f"A classifier needs two or more classes with different names. Got {self.classes}.")
+        if self.bounds is not None and not -math.inf < self.bounds[0] < self.bounds[1] < math.inf:
+            raise InputError(
+                f"The bounds of an input are two finite numbers (low, high) with low < high. Got {self.bounds}."
+            )
+
+
+def class_names(classes: Sequence[str] | int) -> tuple[str, ...]:
+    """The names of the classes; a mere number of them stands for "0", "1", ….
+
+    >>> class_names(3)
+    ('0', '1', '2')
+    """
+    return tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
+
+
+class _Copy(nn.Module):
+    """The same values in memory of their own: a network that begins with an in-place layer writes into its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+
+class _Normalise(nn.Module):
+    mean: torch.Tensor
+    std: torch.Tensor
+
+    def __init__(self, preprocessing: Preprocessing, dimensions: int) -> None:
+        super().__init__()
+        shape = (-1,) + (1,) * (dimensions - 1)
+        # Exact as given; the model then rounds them to the type of its weights.
+        self.register_buffer("mean", torch.tensor(preprocessing.mean, dtype=torch.float64).view(shape))
+        self.register_buffer("std", torch.tensor(preprocessing.std, dtype=torch.float64).view(shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x - self.mean) / self.std

@@ -1,0 +1,132 @@
+"""Data: tensors with labels, names and provenance; seeded splits and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+
+from modelkeep.core.errors import DataError, InputError, unknown_class
+from modelkeep.core.fingerprint import fingerprint
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Examples `x: (n, ...)` float32 with labels `y: (n,)` int64 in `range(len(classes))`.
+
+    `source` says where the data came from; `bounds` is the range that every value of `x` lies in (for images
+    usually 0 to 1), or None where there is none; `features` names the columns of a table.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    classes: tuple[str, ...]
+    name: str = "data"
+    source: str = "memory"
+    features: tuple[str, ...] | None = None
+    bounds: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        x, y = self.x, self.y
+        if x.dtype != torch.float32 or not torch.isfinite(x).all():
+            raise DataError(f"The examples of '{self.name}' must be finite float32 numbers. Got {_describe(x)}.")
+        if y.dtype != torch.int64 or y.shape != x.shape[:1]:
+            raise DataError(
+                f"The labels of '{self.name}' must be int64 of shape ({len(x)},). "
+                f"Got {y.dtype} of shape {tuple(y.shape)}."
+            )
+        if len(y) and not (0 <= int(y.min()) and int(y.max()) < len(self.classes)):
+            raise DataError(
+                f"The labels of '{self.name}' must lie in 0..{len(self.classes) - 1} (one per class name). "
+                f"Got {int(y.min())}..{int(y.max())}."
+            )
+        if self.features is not None and x.shape[1:] != (len(self.features),):
+            raise DataError(
+                f"'{self.name}' names {len(self.features)} features, but its examples have shape {tuple(x.shape[1:])}."
+            )
+        if self.bounds is not None and len(x):
+            low, high = float(x.min()), float(x.max())
+            if low < self.bounds[0] or high > self.bounds[1]:
+                raise DataError(f"'{self.name}' says its values lie in {self.bounds}, but they span [{low}, {high}].")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        return f"Data({self.name!r}, n={len(self)}, shape={self.input_shape}, classes={len(self.classes)})"
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
+        return tuple(self.x.shape[1:])
+
+    def class_index(self, name: str) -> int:
+        """The label of the class called `name`."""
+        if name not in self.classes:
+            raise unknown_class(f"'{self.name}'", name, self.classes)
+        return self.classes.index(name)
+
+    def of_class(self, name: str) -> Data:
+        """Only the examples of one class."""
+        return self.take(torch.nonzero(self.y == self.class_index(name)).flatten())
+
+    def take(self, index: torch.Tensor | Sequence[int]) -> Data:
+        """The examples at `index`, in that order."""
+        chosen = torch.as_tensor(index, dtype=torch.int64)
+        return replace(self, x=self.x[chosen], y=self.y[chosen])
+
+    def first(self, n: int) -> Data:
+        """The first `n` examples, or all of them where there are fewer."""
+        return replace(self, x=self.x[:n], y=self.y[:n])
+
+    def sample(self, n: int, seed: int) -> Data:
+        """`n` examples drawn without replacement."""
+        if not 0 <= n <= len(self):
+            raise InputError(f"Cannot draw {n} examples from the {len(self)} of '{self.name}'.")
+        return self.take(_permutation(len(self), seed)[:n])
+
+    def split(self, *shares: float, seed: int) -> tuple[Data, ...]:
+        """Disjoint random parts, one per share; every class keeps its share of each part.
+
+        >>> data = Data(torch.zeros(10, 2), torch.tensor([0, 1] * 5), ("a", "b"))
+        >>> [len(part) for part in data.split(0.6, 0.4, seed=0)]
+        [6, 4]
+        """
+        if not shares or min(shares) <= 0 or sum(shares) > 1 + 1e-9:
+            raise InputError(f"The shares of a split must be positive and sum to at most 1. Got {shares}.")
+        order = _permutation(len(self), seed)
+        # A stable sort by the rank within the class interleaves the classes evenly: cutting the sorted order
+        # anywhere leaves each class with its share, up to one example.
+        labels = self.y[order]
+        rank = torch.empty(len(self))
+        for label in range(len(self.classes)):
+            members = torch.nonzero(labels == label).flatten()
+            rank[members] = (torch.arange(len(members)) + 0.5) / max(len(members), 1)
+        order = order[torch.argsort(rank, stable=True)]
+        edges = [round(sum(shares[:i]) * len(self)) for i in range(len(shares) + 1)]
+        return tuple(self.take(order[start:end][_permutation(end - start, seed)]) for start, end in pairwise(edges))
+
+    def batches(self, size: int, seed: int | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Batches of at most `size` examples: in order, or shuffled by `seed`."""
+        if size < 1:
+            raise InputError(f"A batch holds at least one example. Got size {size}.")
+        if seed is None:
+            yield from zip(torch.split(self.x, size), torch.split(self.y, size), strict=True)
+            return
+        for index in torch.split(_permutation(len(self), seed), size):
+            yield self.x[index], self.y[index]
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of the examples, the labels and the class names."""
+        return fingerprint({"x": self.x, "y": self.y}, *self.classes)
+
+
+def _permutation(n: int, seed: int) -> torch.Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+
+
+def _describe(x: torch.Tensor) -> str:
+    bad = "" if not x.dtype.is_floating_point or torch.isfinite(x).all() else " with NaN or infinite values"
+    return f"{x.dtype} of shape {tuple(x.shape)}{bad}"

@@ -1,0 +1,65 @@
+"""Building a module with the factory that somebody names: the user may name any, a file only one of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from modelkeep.core.errors import ModelError
+
+OURS = "modelkeep.architectures"
+"""How files and users name our factories. It is a name, not a path: files of every version have it in their header."""
+_HOME = "modelkeep.zoo.architectures"
+SPEC = re.compile(r"(?P<package>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
+
+
+def build(spec: str, arguments: Mapping[str, Any]) -> nn.Module:
+    """Call the factory `package.module:name` that the user named. What it imports runs with the user's rights."""
+    match = SPEC.fullmatch(spec)
+    if match is None:
+        raise ModelError(f"A factory is named 'package.module:factory'. Got '{spec}'.")
+    try:
+        factory: Any = import_module(_HOME if match["package"] == OURS else match["package"])
+        for name in match["name"].split("."):
+            factory = getattr(factory, name)
+    except (ImportError, AttributeError) as error:
+        raise ModelError(
+            f"The factory '{spec}' cannot be imported: {error}. Is its package installed or on PYTHONPATH?"
+        ) from error
+    return _call(spec, factory, arguments)
+
+
+def build_ours(spec: str, arguments: Mapping[str, Any], source: object) -> nn.Module:
+    """Call the factory that a file's header names, if it is a public function of `modelkeep.zoo.architectures`.
+
+    A header is untrusted input: to import whatever it names would be to run whatever its author likes.
+    """
+    package, _, name = spec.partition(":")
+    found = getattr(import_module(_HOME), name, None) if package == OURS and not name.startswith("_") else None
+    if not isinstance(found, FunctionType) or not f"{found.__module__}.".startswith(f"{_HOME}."):
+        raise ModelError(
+            f"'{source}' says that it was built by '{spec}'. A file may only name a factory of {OURS}; any other you "
+            f'must name yourself: Model.load("package.module:factory", weights={str(source)!r}).'
+        )
+    return _call(spec, found, arguments)
+
+
+def _call(spec: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> nn.Module:
+    try:
+        # A new module draws its first weights from the global generator; the caller's stream stays where it was.
+        with torch.random.fork_rng(devices=[]):
+            module = factory(**arguments)
+    except Exception as error:
+        written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        raise ModelError(
+            f"{spec}({written}) raised {type(error).__name__}: {error}. Its arguments are given as arguments={{…}}."
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"The factory '{spec}' must return an nn.Module. Got {type(module).__name__}.")
+    return module

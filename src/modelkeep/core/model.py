@@ -1,0 +1,290 @@
+"""Model: the owner's `nn.Module` with its input shape, classes, preprocessing and device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from modelkeep.core import formats, slices
+from modelkeep.core.card import Card, Preprocessing, class_names
+from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError, ModelError, listed, unknown_class
+from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.slices.pieces import Piece, pieces
+
+
+class Model:
+    """A classifier that one can ask, cut, explain, attack and save.
+
+    The module maps `(n, *input_shape)` to logits `(n, len(classes))` and is kept in eval mode; only the training
+    loop ever changes that. `architecture` names how to build the module again (`package.module:factory` and its
+    arguments) and is needed only for `save`.
+
+    >>> module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    >>> model = Model(module, input_shape=(2, 2), classes=("a", "b", "c"))
+    >>> model.predict(torch.zeros(5, 2, 2)).shape
+    torch.Size([5])
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        input_shape: Sequence[int],
+        classes: Sequence[str] | int,
+        preprocessing: Preprocessing | None = None,
+        bounds: tuple[float, float] | None = (0.0, 1.0),
+        architecture: str | None = None,
+        arguments: dict[str, Any] | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.card = Card(
+            tuple(input_shape),
+            class_names(classes),
+            preprocessing if preprocessing is not None else Preprocessing(),
+            bounds,
+            architecture,
+            dict(arguments or {}),
+        )
+        self.device = torch.device(device)
+        try:
+            self.module = module.to(self.device).eval()
+        except NotImplementedError as error:  # what torch.export's module() says to eval()
+            raise ModelError(
+                "An exported program cannot switch between train and eval mode. Save it with torch.export.save and "
+                'read it with Model.load("model.pt2").'
+            ) from error
+        self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device, self.dtype).eval()
+        self._one_path = slices.one_path(module)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self.card.input_shape
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of the logits."""
+        return self.card.classes
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The range that every value of an input lies in, or None where there is none."""
+        return self.card.bounds
+
+    def __repr__(self) -> str:
+        count = sum(p.numel() for p in self.module.parameters())
+        name = type(self.module).__name__
+        return f"Model({name}, {self.input_shape} → {len(self.classes)} classes, {count:,} parameters)"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The bare pass, for inner loops: logits `(n, classes)` with gradients and without checks."""
+        with self._one_path():
+            logits = self.module(self._preprocess(x))
+        assert isinstance(logits, torch.Tensor)
+        return logits
+
+    def preprocess(self, x: torch.Tensor) -> torch.Tensor:
+        """What the module sees for the owner's input `x`."""
+        prepared = self._preprocess(x)
+        assert isinstance(prepared, torch.Tensor)
+        return prepared
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Checked logits `(n, classes)` for `x: (n, *input_shape)`, without gradients."""
+        x = self.checked(x)
+        self.require_eval()
+        with torch.no_grad():
+            logits = self.forward(x)
+        if logits.shape != (len(x), len(self.classes)):
+            raise ModelError(
+                f"The module should give logits of shape ({len(x)}, {len(self.classes)}), one per class. "
+                f"Got {tuple(logits.shape)}. Is the number of classes right?"
+            )
+        if not torch.isfinite(logits).all():
+            raise ModelError("The module gives NaN or infinite logits for finite inputs. Are its weights damaged?")
+        # A few logits can look like probabilities by chance; those of the probe, too, cannot.
+        if _are_probabilities(logits) and _are_probabilities(self.forward(self.probe()).detach()):
+            raise ModelError(
+                "The module gives probabilities, but ModelKeep needs logits, of which it makes the probabilities "
+                "itself. Leave out the softmax at the end."
+            )
+        return logits
+
+    def probs(self, x: torch.Tensor) -> torch.Tensor:
+        """Class probabilities `(n, classes)`."""
+        return self.logits(x).softmax(dim=1)
+
+    def predict(self, x: torch.Tensor) -> torch.Tensor:
+        """Predicted labels `(n,)`."""
+        return self.logits(x).argmax(dim=1)
+
+    def class_index(self, name: str) -> int:
+        """The label of the class called `name`."""
+        if name not in self.classes:
+            raise unknown_class("The model", name, self.classes)
+        return self.classes.index(name)
+
+    def checked(self, x: torch.Tensor) -> torch.Tensor:
+        """`x` on the model's device, after the checks that keep a wrong input from giving a plausible answer.
+
+        `Data` holds float32; a model of another floating type gets it in its own.
+        """
+        if not isinstance(x, torch.Tensor):
+            raise InputError(f"Inputs must be a torch tensor. Got {type(x).__name__}.")
+        if tuple(x.shape[1:]) != self.input_shape:
+            wanted = ", ".join(("n", *map(str, self.input_shape)))
+            raise InputError(f"Inputs must have shape ({wanted}). Got {tuple(x.shape)}.")
+        if x.dtype not in (self.dtype, torch.float32):
+            raise InputError(f"Inputs must be {self.dtype}, as the model's weights are. Got {x.dtype}.")
+        if len(x) == 0:
+            raise InputError("Inputs must hold at least one example. Got none.")
+        if not torch.isfinite(x).all():
+            bad = int((~torch.isfinite(x)).flatten(1).any(dim=1).sum())
+            raise InputError(f"Inputs must be finite. Got NaN or infinity in {bad} of {len(x)} examples.")
+        return x.to(self.device, self.dtype)
+
+    def require_fit(self, data: Data) -> None:
+        """Refuse data that the model was not made for: another shape, other classes, or classes in another order."""
+        if len(data) == 0:
+            raise InputError(f"'{data.name}' has no examples.")
+        if data.input_shape != self.input_shape:
+            raise InputError(
+                f"The model takes inputs of shape {self.input_shape}, but '{data.name}' has {data.input_shape}."
+            )
+        numbered = self.classes == class_names(len(self.classes))  # nobody named them, so any names may be meant
+        if len(data.classes) != len(self.classes) or not (numbered or data.classes == self.classes):
+            raise InputError(
+                f"The model's classes are {listed(self.classes)}, but those of '{data.name}' are "
+                f"{listed(data.classes)}. They must be the same, in the same order."
+            )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The floating type of the weights, and so of the inputs."""
+        tensors = chain(self.module.parameters(), self.module.buffers())
+        return next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), torch.float32)
+
+    def require_eval(self) -> None:
+        """Refuse to answer in train mode, where dropout and batch statistics give other answers each time."""
+        training = [name or "(the module)" for name, part in self.module.named_modules() if part.training]
+        if training:
+            raise ModelError(
+                f"The model is in train mode at {', '.join(training[:3])}{' …' if len(training) > 3 else ''}. "
+                "Call model.module.eval() first."
+            )
+
+    @contextmanager
+    def frozen(self, seed: int) -> Iterator[None]:
+        """For the time of a method: eval mode and no gradients for the weights; then everything as it was before.
+
+        A module that draws random numbers draws them from `seed`. Restores modes, `requires_grad`, gradients and the
+        global random state, also after an exception. Freezing is also what makes a method fast: a backward pass to the
+        input then computes no weight gradients.
+        """
+        modes = [(part, part.training) for part in self.module.modules()]
+        wanted = [(p, p.requires_grad) for p in self.module.parameters()]
+        cuda = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices=cuda):
+            # Not torch.manual_seed, which would also seed devices that are not restored.
+            torch.default_generator.manual_seed(seed)
+            if cuda:
+                torch.cuda.manual_seed(seed)
+            try:
+                self.module.eval()
+                for parameter, _ in wanted:
+                    parameter.requires_grad_(False)
+                yield
+            finally:
+                for part, mode in modes:
+                    part.training = mode
+                for parameter, flag in wanted:
+                    parameter.requires_grad_(flag)
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of the weights, the structure, the preprocessing and the class names."""
+        # Of a traced graph, only str shows the code.
+        return fingerprint(self.module.state_dict(), json.dumps(asdict(self.card), sort_keys=True), str(self.module))
+
+    def slice(
+        self,
+        name: str,
+        *,
+        call: int | None = None,
+        until: str | slices.Place | None = None,
+        skip: Literal["carry", "hold"] = "carry",
+    ) -> slices.Slice:
+        """Cut the network at the named place: `f = g ∘ h`. See `modelkeep.core.slices`."""
+        self.require_eval()
+        end = slices.Place(until) if isinstance(until, str) else until
+        return slices.cut(self.module, name, self.probe(), before=self._preprocess, call=call, until=end, skip=skip)
+
+    def pieces(self, cuts: Sequence[slices.Place]) -> tuple[Piece, ...]:
+        """Cut the network at several places into programs of their own, for several parties to hold."""
+        self.require_eval()
+        return pieces(self.module, cuts, self.probe(), before=self._preprocess)
+
+    def slices(self) -> tuple[str, ...]:
+        """The names at which the network can be cut, in the order in which they are computed."""
+        self.require_eval()
+        return slices.places(self.module, self.preprocess(self.probe()))
+
+    def probe(self) -> torch.Tensor:
+        """Two inputs `(2, *input_shape)` of seeded noise within the bounds, to try the network on."""
+        low, high = self.bounds if self.bounds is not None else (-1.0, 1.0)
+        noise = torch.rand(2, *self.input_shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
+        return (low + (high - low) * noise).to(self.device)
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path,
+        *,
+        weights: str | Path | None = None,
+        like: Data | None = None,
+        device: str | torch.device = "cpu",
+        **card: Any,
+    ) -> Model:
+        """Read a model from a `.safetensors`, `.pt2` or `.onnx` file, or build it from `package.module:factory`.
+
+        `card` says what the file does not (`classes=…, input_shape=…`); see `modelkeep.core.formats.read`. With `like`,
+        what nobody says is taken from data that the model was made for: its shape, its classes and its bounds.
+        """
+        defaults: dict[str, Any] = {}
+        if like is not None:
+            defaults = {"input_shape": like.input_shape, "classes": like.classes, "bounds": like.bounds}
+        module, found = formats.read(source, weights=weights, card=card, defaults=defaults)
+        model = cls.from_card(module, found, device)
+        model._try_once()
+        return model
+
+    def _try_once(self) -> None:
+        """Run the probe, to find out now and not in the middle of an audit whether module and card fit."""
+        try:
+            self.logits(self.probe())
+        except RuntimeError as error:
+            raise ModelError(
+                f"The module cannot be run on inputs of shape {self.input_shape}: {error}. Is input_shape right?"
+            ) from error
+
+    @classmethod
+    def from_card(cls, module: nn.Module, card: Card, device: str | torch.device = "cpu") -> Model:
+        """The module with a card that is already there."""
+        return cls(module, **{f.name: getattr(card, f.name) for f in fields(card)}, device=device)
+
+    def save(self, path: str | Path) -> Path:
+        """Write weights and card to one `.safetensors` file, atomically."""
+        return formats.write(Path(path), self.module, self.card)
+
+
+def _are_probabilities(logits: torch.Tensor) -> bool:
+    ones = torch.ones_like(logits[:, 0])
+    return bool((logits >= 0).all()) and torch.allclose(logits.sum(dim=1), ones, atol=1e-4)

@@ -1,0 +1,226 @@
+"""What every method returns: a frozen dataclass that prints as a table, becomes JSON and draws itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import numpy as np
+import torch
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+
+from modelkeep.core.errors import InputError, ResultError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number measured on `n` samples, with the interval [low, high] that holds it at `level` confidence."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    level: float = 0.95
+
+    @classmethod
+    def rate(cls, successes: int, n: int, level: float = 0.95) -> Estimate:
+        """A proportion with its exact (Clopper–Pearson) interval.
+
+        >>> print(Estimate.rate(9, 10))
+        0.900 [0.555, 0.997] n=10
+        """
+        from scipy.special import betaincinv
+
+        if not 0 <= successes <= n or n == 0:
+            raise InputError(f"A rate needs 0 <= successes <= n and n > 0. Got {successes} of {n}.")
+        tail = (1 - level) / 2
+        low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, tail))
+        high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - tail))
+        return cls(successes / n, low, high, n, level)
+
+    @classmethod
+    def bootstrap(
+        cls,
+        samples: Sequence[float] | np.ndarray[Any, Any],
+        seed: int,
+        statistic: Callable[..., Any] = np.mean,
+        *,
+        resamples: int = 2000,
+        level: float = 0.95,
+    ) -> Estimate:
+        """A statistic of independent samples with its percentile bootstrap interval.
+
+        `statistic` takes an array and `axis=`, as `numpy.mean` does. `samples`: (n,).
+        """
+        drawn = np.asarray(samples, dtype=np.float64)
+        if drawn.ndim != 1 or len(drawn) == 0 or not np.isfinite(drawn).all():
+            raise InputError(f"A bootstrap needs a non-empty list of finite numbers. Got shape {drawn.shape}.")
+        random = np.random.default_rng(seed)
+        # One row of indices at a time would be slow, all at once would not fit: 1e7 numbers per chunk.
+        chunk = max(1, int(1e7 // len(drawn)))
+        repeated = np.concatenate(
+            [
+                statistic(drawn[random.integers(0, len(drawn), (min(chunk, resamples - i), len(drawn)))], axis=1)
+                for i in range(0, resamples, chunk)
+            ]
+        )
+        low, high = np.quantile(repeated, [(1 - level) / 2, (1 + level) / 2])
+        return cls(float(statistic(drawn, axis=0)), float(low), float(high), len(drawn), level)
+
+    def excludes(self, value: float) -> bool:
+        """Whether `value` lies outside the interval, so that a claim against it is supported."""
+        return not self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}] n={self.n}"
+
+
+def _encode_tensor(tensor: torch.Tensor) -> dict[str, Any]:
+    array = tensor.detach().cpu().contiguous().numpy()
+    return {
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "base64": base64.b64encode(array.tobytes()).decode("ascii"),
+    }
+
+
+def _decode_tensor(value: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value
+    try:
+        raw = bytearray(base64.b64decode(value["base64"], validate=True))
+        array = np.frombuffer(raw, dtype=np.dtype(value["dtype"])).reshape(value["shape"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a stored tensor: {error}") from error
+    return torch.from_numpy(array)
+
+
+Tensor = Annotated[torch.Tensor, PlainSerializer(_encode_tensor), PlainValidator(_decode_tensor)]
+"""A tensor field of a result: stored in JSON as dtype, shape and base64, so that it comes back bit for bit."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a result comes from, so that it can be made again."""
+
+    model: str | None
+    data: str | None
+    seed: int
+    seconds: float
+    version: str
+
+
+@contextmanager
+def measured(seed: int, model: str | None = None, data: str | None = None) -> Iterator[Callable[[], Provenance]]:
+    """Time a method; the yielded function makes the provenance at the end of it.
+
+    >>> with measured(seed=0) as provenance:
+    ...     pass
+    >>> provenance().seed
+    0
+    """
+    from modelkeep import __version__
+
+    start = perf_counter()
+    yield lambda: Provenance(model, data, seed, perf_counter() - start, __version__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Result:
+    """The base of all results. A capability adds its fields, `rows` and, where it helps, `draw`.
+
+    `schema` is raised when the fields change their meaning; JSON of another schema is refused, not guessed at.
+    """
+
+    schema: ClassVar[int] = 1
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        arbitrary_types_allowed=True, ser_json_inf_nan="strings", extra="forbid"
+    )
+    _kinds: ClassVar[dict[str, type[Result]]] = {}
+
+    provenance: Provenance = field(repr=False)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        Result._kinds[cls.kind()] = cls
+
+    @classmethod
+    def kind(cls) -> str:
+        """The name under which this type of result is stored: package and class."""
+        return f"{cls.__module__}.{cls.__qualname__}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What a person reads: a label and a value per line."""
+        raise NotImplementedError
+
+    def draw(self) -> Figure:
+        """The picture of this result."""
+        raise InputError(f"{type(self).__name__} has no picture; print it instead.")
+
+    def table(self) -> Table:
+        """The rows as a rich table, with provenance below."""
+        from rich.table import Table
+
+        p = self.provenance
+        table = Table(
+            title=type(self).__name__,
+            show_header=False,
+            caption=f"seed {p.seed} · {p.seconds:.2f} s · modelkeep {p.version}",
+        )
+        table.add_column(style="bold")
+        table.add_column()
+        for label, value in self.rows():
+            table.add_row(label, value)
+        return table
+
+    def __rich__(self) -> Table:
+        return self.table()
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=100, no_color=True)
+        with console.capture() as capture:
+            console.print(self.table())
+        return capture.get().rstrip()
+
+    def to_json(self) -> str:
+        """JSON text with the kind and the schema's version; `Result.from_json` reads it back."""
+        body = json.loads(TypeAdapter(type(self)).dump_json(self))
+        return json.dumps({"kind": self.kind(), "schema": self.schema, **body}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read a stored result. Called on `Result` it finds the type; on a subclass it insists on it."""
+        try:
+            body = json.loads(text)
+            kind, schema = body.pop("kind"), body.pop("schema")
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise ResultError(f"This is not a stored ModelKeep result: {error!r}.") from error
+        if isinstance(kind, str) and kind.startswith("modelkeep."):
+            with suppress(ImportError):  # our own kinds are known without an import by the reader
+                import_module(kind.rpartition(".")[0])
+        found = Result._kinds.get(kind)
+        if found is None:
+            raise ResultError(f"Unknown kind of result '{kind}'. Import the module that defines it, then read again.")
+        if not issubclass(found, cls):
+            raise ResultError(f"Expected a stored {cls.__name__}, got '{kind}'.")
+        if schema != found.schema:
+            raise ResultError(
+                f"This {found.__name__} was stored with schema {schema}; this version reads schema {found.schema}. "
+                "Read it with the version of modelkeep named in its provenance."
+            )
+        try:
+            return TypeAdapter(found).validate_python(body)
+        except ValidationError as error:
+            raise ResultError(f"This stored {found.__name__} is damaged: {error}") from error

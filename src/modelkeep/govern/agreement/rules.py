@@ -1,0 +1,79 @@
+"""Agreed: which passes there may be under an agreement, whoever asks. A party looks before it asks its policies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+from modelkeep.core.errors import ConsentRefused, WireError
+from modelkeep.govern.agreement.agreement import Agreement
+from modelkeep.govern.agreement.terms import SHA256
+from modelkeep.govern.ledger.ledger import Ledger
+from modelkeep.govern.session.passes import Consent, Pass
+
+MOST_ROWS = 2**20  # of one pass; so that a number somebody made up takes no memory worth speaking of
+LAST_ROW = 2**53  # of any data set
+
+
+def require_agreed(of: Pass, agreement: Agreement) -> None:
+    """Refuse a pass that the agreement does not have: the details of a training pass all follow from its step.
+
+    Whoever asks brings the inputs, so nobody can make another party's data move.
+    """
+    if of.agreement != agreement.fingerprint:
+        raise ConsentRefused(f"{of} is asked for under another agreement ({of.agreement[:12]}…).")
+    names = [party.name for party in agreement.parties]
+    if of.asker not in names or of.source != of.asker or of.sink not in names:
+        raise _refused(of, "whoever asks brings the inputs, and a party takes the outputs")
+    if not SHA256.fullmatch(of.data) or not SHA256.fullmatch(of.labels or of.data):
+        raise _refused(of, "data and labels are named by their fingerprints, a SHA-256 each")
+    if of.purpose == "train":
+        _require_step(of, agreement)
+    elif not (1 <= of.rows <= MOST_ROWS and 0 <= of.first <= LAST_ROW and of.parts == 1):
+        raise _refused(of, f"it may have 1 to {MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
+    elif of.purpose == "infer" and (of.sink != of.asker or of.labels):
+        raise _refused(of, "the outputs of an inference go to whoever asks, and it has no labels")
+
+
+def require_consents(of: Pass, consents: Sequence[Consent], agreement: Agreement) -> None:
+    """Refuse a pass to which not every party has consented with its own key."""
+    names = [consent.party for consent in consents]
+    if names != sorted(party.name for party in agreement.parties):
+        raise ConsentRefused(f"{of} does not have the consent of all parties, only of {', '.join(names) or 'none'}.")
+    for consent in consents:
+        consent.check(of, agreement.member(consent.party).public_key)
+
+
+def require_turn(of: Pass, ledger: Ledger) -> None:
+    """Refuse a pass that was before, or comes too soon; what runs again after a fault is in the ledger."""
+    recorded = 0 <= of.number < ledger.committed and ledger.entry(of.number).of == of
+    if not recorded and of.number != ledger.committed:
+        raise WireError(f"{of} is out of turn: the next pass at '{ledger.party}' is {ledger.committed}.")
+    updates = ledger.passes("train") - sum(entry.of.purpose == "train" for entry in ledger.entries(of.number))
+    if of.step > updates or (of.purpose == "train" and of.step != updates):
+        # Otherwise an update would be in the weights and not in the ledger, or the same step be taken twice.
+        raise WireError(f"{of} is for weights after {of.step} updates; {updates} are in the ledger before it.")
+
+
+def _require_step(of: Pass, agreement: Agreement) -> None:
+    recipe, n = agreement.recipe, agreement.data.rows
+    per_epoch = ceil(n / recipe.batch_size)
+    total = recipe.total(per_epoch)
+    if not 0 <= of.step < total:
+        raise _refused(of, f"{total} updates were agreed on, which is all of them")
+    agreed = {
+        "source": agreement.data.holder,
+        "sink": agreement.labels.holder,
+        "data": agreement.data.fingerprint,
+        "labels": agreement.labels.fingerprint,
+        "rows": min(recipe.batch_size, n - of.step % per_epoch * recipe.batch_size),
+        "first": 0,
+        "parts": recipe.micro_batches,
+    }
+    for name, value in agreed.items():
+        if getattr(of, name) != value:
+            raise _refused(of, f"its {name} must be {value!r}. Got {getattr(of, name)!r}")
+
+
+def _refused(of: Pass, rule: str) -> ConsentRefused:
+    return ConsentRefused(f"{of} of step {of.step} is not what was agreed on: {rule}.")

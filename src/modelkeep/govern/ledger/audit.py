@@ -1,0 +1,214 @@
+"""audit: hold the parties' ledgers against each other and name every entry that was changed, left out or made up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from modelkeep.core import progress
+from modelkeep.core.errors import GovernError, listed
+from modelkeep.core.results import Result, measured
+from modelkeep.govern.ledger.checks import CrossCheck, chain
+from modelkeep.govern.ledger.entry import Entry
+from modelkeep.govern.ledger.events import Event
+from modelkeep.govern.ledger.findings import Finding, Findings
+from modelkeep.govern.ledger.reader import Reading, open_reading
+from modelkeep.govern.session.passes import Purpose
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from modelkeep.govern.agreement.agreement import Agreement
+
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One ledger that was audited: how much is in it, and the hash of its last entry."""
+
+    party: str
+    entries: int
+    committed: int
+    events: int
+    last: str
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Passes `first` to `last`, all of one purpose and asked for by one party."""
+
+    purpose: Purpose
+    asker: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Audit(Result):
+    """What an audit of the parties' ledgers found. `missing`: the parties whose ledgers were not there.
+
+    Without findings, the ledgers say what happened, as far as one party alone could have changed it. Parties who lie
+    together are found out by any other party about all but the last two passes; in these, two neighbours can agree on
+    a digest that never crossed. All parties together can write what they like. A party's last events are its own
+    account, and its last entry binds it only once another ledger says that it is committed.
+    """
+
+    agreement: str
+    ledgers: tuple[Audited, ...]
+    missing: tuple[str, ...]
+    stretches: tuple[Stretch, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def exit_status(self) -> int:
+        """For the command line: 0 where nothing was found, 1 otherwise."""
+        return 0 if self.sound else 1
+
+    def passes(self) -> dict[tuple[Purpose, str], int]:
+        """How many passes there were of each purpose, asked for by each party."""
+        counts: Counter[tuple[Purpose, str]] = Counter()
+        for stretch in self.stretches:
+            counts[stretch.purpose, stretch.asker] += stretch.last - stretch.first + 1
+        return dict(counts)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The verdict, the ledgers, the passes and the findings."""
+        verdict = "nothing wrong" if self.sound else f"{len(self.findings)} findings"
+        rows = [("verdict", f"{verdict} under the agreement {self.agreement[:16]}…")]
+        if self.missing:
+            rows.append(("not audited", f"{listed(self.missing)}: no ledger, so nothing that only it could contradict"))
+        for ledger in self.ledgers:
+            told = f"{ledger.entries} entries, {ledger.committed} committed, {ledger.events} events"
+            rows.append((f"ledger of {ledger.party}", f"{told}; ends with {ledger.last[:16] or 'nothing'}"))
+        for (purpose, asker), count in self.passes().items():
+            rows.append((f"{purpose}, asked by {asker}", f"{count} passes"))
+        rows += [(f"{each.kind}: {each.where}", each.text) for each in self.findings[:_MOST_SHOWN]]
+        if len(self.findings) > _MOST_SHOWN:
+            rows.append(("…", f"{len(self.findings) - _MOST_SHOWN} more; the JSON has all"))
+        return rows
+
+    def draw(self) -> Figure:
+        """Which passes ran when, by their numbers, a row per purpose and asker; below, what was found where."""
+        from modelkeep.core import plots
+
+        kinds, parties = list(self.passes()), [ledger.party for ledger in self.ledgers]
+        found = [f for f in self.findings if f.number is not None and not f.events]
+        labels = [f"{purpose} by {asker}" for purpose, asker in kinds]
+        labels += [f"found with {party}" for party in parties] if found else []
+        figure = plots.figure(height=1.2 + 0.35 * max(1, len(labels)))
+        title = "No finding" if self.sound else f"{len(self.findings)} findings"
+        ax = plots.axes(figure, title, x_label="number of the pass", grid="x")
+        for row, kind in enumerate(kinds):
+            mine = [s for s in self.stretches if (s.purpose, s.asker) == kind]
+            ax.broken_barh([(s.first, s.last - s.first + 1) for s in mine], (row - 0.3, 0.6), color=plots.PALETTE[0])
+        for finding in found:
+            if finding.party in parties and finding.number is not None:
+                row = len(kinds) + parties.index(finding.party)
+                until = finding.number if finding.until is None else finding.until
+                ax.plot([finding.number, until + 1], [row, row], marker="x", color=plots.PALETTE[1])
+        ax.set_yticks(range(len(labels)), labels)
+        ax.invert_yaxis()
+        return figure
+
+
+def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
+    """Check the ledgers of the parties to an agreement, each by itself and against the others.
+
+    `ledgers` names each party's file: its SQLite file, also while the party writes to it, or an exported copy. Ledgers
+    may be left out; then what they alone could contradict stays unchecked. No party needs to be reached.
+    """
+    keys = {member.name: member.public_key for member in agreement.parties}
+    for party in ledgers:
+        agreement.member(party)
+    findings = Findings()
+    with measured(seed=0) as provenance:
+        try:
+            agreement.check_signed()
+        except GovernError as error:
+            findings.add("agreement", "all parties", None, str(error))
+        # All are opened, and say what is committed, before any is read: parties may be writing, and what is committed
+        # here is then to be found everywhere.
+        readings = _readings(ledgers, keys, findings)
+        audited, stretches = _compare(agreement.fingerprint, readings, keys, findings)
+        for party, reading in readings.items():
+            events = sum(1 for _ in chain(Event, reading, party, keys[party], findings))
+            audited[party] = replace(audited[party], events=events)
+        return Audit(
+            agreement=agreement.fingerprint,
+            ledgers=tuple(audited.values()),
+            missing=tuple(party for party in keys if party not in readings),
+            stretches=tuple(stretches),
+            findings=findings.all(),
+            provenance=provenance(),
+        )
+
+
+def _readings(ledgers: Mapping[str, Path], keys: Mapping[str, str], findings: Findings) -> dict[str, Reading]:
+    readings = {}
+    for party, path in sorted(ledgers.items()):
+        try:
+            reading = open_reading(path)
+        except GovernError as error:
+            findings.add("unreadable", party, None, str(error))
+            continue
+        if (reading.party, reading.public_key) != (party, keys[party]):
+            text = f"'{path}' says that it is the ledger of '{reading.party}' with the key {reading.public_key[:16]}…."
+            findings.add("identity", party, None, text)
+        readings[party] = reading
+    return readings
+
+
+def _compare(
+    agreement: str, readings: Mapping[str, Reading], keys: Mapping[str, str], findings: Findings
+) -> tuple[dict[str, Audited], list[Stretch]]:
+    """Go through all ledgers at once, pass by pass, so that memory does not grow with their length."""
+    audited = {party: Audited(party, 0, reading.committed, 0, "") for party, reading in readings.items()}
+    chains = {party: chain(Entry, reading, party, keys[party], findings) for party, reading in readings.items()}
+    following = {party: next(links, None) for party, links in chains.items()}
+    check, stretches = CrossCheck(agreement, keys, findings), list[Stretch]()
+    final = max((reading.committed for reading in readings.values()), default=0)
+    ends = dict.fromkeys(readings, 0)
+    with progress.task("Audit", total=final or None) as task:
+        while any(entry is not None for entry in following.values()):
+            number = min(entry.number for entry in following.values() if entry is not None)
+            here = {party: entry for party, entry in following.items() if entry is not None and entry.number == number}
+            check.check(number, here, final=number < final)
+            for party, entry in here.items():
+                audited[party] = replace(audited[party], entries=audited[party].entries + 1, last=entry.hash)
+                following[party], ends[party] = next(chains[party], None), number + 1
+            _extend(stretches, next(iter(here.values())))
+            task.advance()
+    _check_ends(ends, {party: reading.committed for party, reading in readings.items()}, findings)
+    return audited, stretches
+
+
+def _check_ends(ends: Mapping[str, int], committed: Mapping[str, int], findings: Findings) -> None:
+    """Find ledgers that end too early: what any party has committed, all had logged before."""
+    for party, end in ends.items():
+        if committed[party] > end:
+            text = f"The ledger of '{party}' ends here, but says itself that {committed[party]} entries are committed."
+            findings.add("missing", party, end, text, until=committed[party] - 1)
+        for other in ends:
+            vouched = min(committed[other], ends[other])
+            if vouched > end:
+                text = (
+                    f"The ledger of '{party}' ends here, but '{other}' has {vouched} committed entries. Is it a copy, "
+                )
+                findings.add("missing", party, end, text + "and an older one?", until=vouched - 1)
+
+
+def _extend(stretches: list[Stretch], entry: Entry) -> None:
+    of, last = entry.of, stretches[-1] if stretches else None
+    if last and (last.purpose, last.asker, last.last) == (of.purpose, of.asker, of.number - 1):
+        stretches[-1] = replace(last, last=of.number)
+    else:
+        stretches.append(Stretch(of.purpose, of.asker, of.number, of.number))

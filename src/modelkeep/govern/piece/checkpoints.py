@@ -1,0 +1,60 @@
+"""A party's checkpoints: its part of the model after so many updates, the two newest that it has written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from modelkeep.core.errors import CheckpointError, GovernError, PartyUnavailable
+from modelkeep.training import checkpoint
+from modelkeep.training.checkpoint import Snapshot, Wording
+
+WORDING = Wording(
+    keeps="checkpoint",
+    redo="begin",
+    unwritten="The training stopped at this party; what it has written is untouched. Make room, then go on.",
+)
+_KEPT = 2  # a party is never further ahead of another than one checkpoint, so two of each suffice to have one in common
+
+
+class Checkpoints:
+    """The checkpoints in a folder, by the number of updates."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def steps(self) -> list[int]:
+        """After which updates there is one, in order."""
+        return sorted(int(path.stem.split("-")[1]) for path in self._folder.glob("step-*.safetensors"))
+
+    def write(self, step: int, snapshot: Snapshot) -> None:
+        """Keep a state whole or not at all, and forget those that nobody can need any more."""
+        try:
+            checkpoint.write(self._path(step), snapshot.to_bytes(), WORDING)
+        except CheckpointError as error:
+            raise PartyUnavailable(str(error)) from error  # until there is room again
+        self._forget(self.steps()[:-_KEPT])
+
+    def forget_after(self, step: int) -> None:
+        """Forget what lies after `step`: the parties go that way again, and keep it again together."""
+        self._forget([newer for newer in self.steps() if newer > step])
+
+    def read(self, step: int) -> Snapshot:
+        """The state after `step` updates."""
+        path = self._path(step)
+        try:
+            payload = checkpoint.read(path, WORDING)
+            if payload is None:
+                raise GovernError(f"There is no checkpoint after {step} updates in '{self._folder}'.")
+            found = Snapshot.from_bytes(payload, f"The checkpoint {path}", WORDING)
+        except CheckpointError as error:
+            raise GovernError(str(error)) from error
+        if found.values.get("step") != step:
+            raise GovernError(f"The checkpoint {path} says that it is of step {found.values.get('step')}.")
+        return found
+
+    def _forget(self, steps: list[int]) -> None:
+        for step in steps:
+            self._path(step).unlink(missing_ok=True)
+
+    def _path(self, step: int) -> Path:
+        return self._folder / f"step-{step:09d}.safetensors"

@@ -1,0 +1,124 @@
+"""Piece files: each party's part of the weights, dealt from a whole model and, when all agree, put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from modelkeep.core.errors import GovernError, listed
+from modelkeep.core.files import replacing
+from modelkeep.core.model import Model
+from modelkeep.core.signing import canonical
+from modelkeep.govern.agreement.agreement import Agreement
+from modelkeep.govern.folder import Folder
+
+Tensors = dict[str, torch.Tensor]
+
+
+def split(model: Model, agreement: Agreement, folders: Mapping[str, Folder]) -> None:
+    """Deal the weights out: write to each party's folder the piece that it holds.
+
+    Whoever deals has seen all of the weights. So deal a model that is not trained yet, or delete it afterwards.
+    """
+    _require_same(model, agreement)
+    parts = _parts(model, agreement)
+    missing = [party for party in parts if party not in folders]
+    if missing:
+        raise GovernError(f"Where do their pieces go? There is no folder for: {', '.join(missing)}.")
+    for party in parts:
+        if folders[party].piece.exists():
+            raise GovernError(
+                f"'{folders[party].piece}' is there already. If '{party}' does not need it, move it away first."
+            )
+    for party, tensors in parts.items():
+        write_piece(folders[party].piece, agreement, party, tensors)
+
+
+def assemble(agreement: Agreement, paths: Mapping[str, Path]) -> Model:
+    """The whole model, from the pieces that all parties handed over."""
+    model = agreement.build()
+    parts = _parts(model, agreement)
+    missing = [party for party in parts if party not in paths]
+    if missing:
+        raise GovernError(f"The model is not whole without the pieces of: {', '.join(missing)}.")
+    for party, own in parts.items():
+        fill(own, read_piece(paths[party], agreement, party), party)
+    return model
+
+
+def fill(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], party: str) -> None:
+    """Copy a piece's tensors into those of the network, which must have the same names, types and shapes."""
+    if own.keys() != found.keys():
+        raise GovernError(
+            f"The piece of '{party}' does not fit the agreement: {listed(sorted(own.keys() - found.keys())) or 'none'} "
+            f"missing, {listed(sorted(found.keys() - own.keys())) or 'none'} too many."
+        )
+    for name, tensor in own.items():
+        if (tensor.shape, tensor.dtype) != (found[name].shape, found[name].dtype):
+            raise GovernError(
+                f"'{name}' in the piece of '{party}' should be {tensor.dtype} of shape {tuple(tensor.shape)}. "
+                f"Got {found[name].dtype} of shape {tuple(found[name].shape)}."
+            )
+    for name, tensor in own.items():
+        tensor.detach().copy_(found[name])
+
+
+def write_piece(path: Path, agreement: Agreement, party: str, tensors: Mapping[str, torch.Tensor]) -> Path:
+    """Write a party's part of the weights, whole or not at all; nobody else may read it."""
+    # Copies: safetensors refuses tensors that share memory, and the file must not depend on strides.
+    copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    try:
+        with replacing(path) as unfinished:
+            save_file(copies, unfinished, metadata={"agreement": agreement.name, "party": party})
+        path.chmod(0o600)
+    except (OSError, SafetensorError) as error:
+        raise GovernError(
+            f"The piece '{path}' cannot be written: {error}. Is there space, and may you write there? A piece that was "
+            "there before is unchanged."
+        ) from error
+    return path
+
+
+def read_piece(path: Path, agreement: Agreement, party: str) -> Tensors:
+    """The tensors of a party's piece by their names in the network; none where it brings only data or labels."""
+    if party not in agreement.holders:
+        return {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (OSError, SafetensorError) as error:
+        raise GovernError(f"The piece '{path}' of '{party}' cannot be read: {error}. Is it complete?") from error
+    found = (metadata.get("agreement"), metadata.get("party"))
+    if found != (agreement.name, party):
+        raise GovernError(
+            f"'{path}' is the piece of {found[1]!r} under the agreement {found[0]!r}, not of {party!r} under "
+            f"{agreement.name!r}."
+        )
+    damaged = [name for name, tensor in tensors.items() if tensor.isnan().any()]
+    if damaged:
+        raise GovernError(f"The piece '{path}' of '{party}' has NaN in {listed(damaged)}.")
+    return tensors
+
+
+def _require_same(model: Model, agreement: Agreement) -> None:
+    """Refuse to deal out a model that the parties could not build again."""
+    # As JSON: a file makes lists of tuples.
+    if canonical(asdict(model.card)) != canonical(asdict(agreement.card)):
+        raise GovernError(f"'{agreement.name}' is about another model: {agreement.card}. Got {model.card}.")
+    built = agreement.build().dtype
+    if model.dtype != built:
+        raise GovernError(f"The model's weights are {model.dtype}, but its factory makes {built}, as all parties will.")
+
+
+def _parts(model: Model, agreement: Agreement) -> dict[str, Tensors]:
+    """Each holder's parameters and buffers, by their names in the network."""
+    parts: dict[str, Tensors] = {holder: {} for holder in agreement.holders}
+    for piece, holder in zip(model.pieces(agreement.cuts), agreement.holders, strict=True):
+        parts[holder] |= {**piece.parameters, **piece.buffers}
+    return parts

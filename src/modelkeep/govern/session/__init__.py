@@ -1,0 +1,1 @@
+"""One pass through a governed model: ask, consent, begin, carry, prepare, commit."""

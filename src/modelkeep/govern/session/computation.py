@@ -1,0 +1,207 @@
+"""Passage: what one party computes in one pass, forward and backward, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from modelkeep.core.errors import GovernError, WireError
+from modelkeep.core.model import Model
+from modelkeep.govern.piece.holding import Holding
+from modelkeep.govern.session.passes import Pass
+from modelkeep.govern.session.payload import Load
+from modelkeep.govern.session.route import Leg
+from modelkeep.training.batches import derived_seed, part_seed, parts_of
+from modelkeep.training.schedules import Step
+
+
+class Passage:
+    """One pass at one party. `x` and `y` are what it brings where it is the source or the sink."""
+
+    def __init__(
+        self,
+        of: Pass,
+        way: Sequence[Leg],
+        holding: Holding,
+        x: torch.Tensor | None,
+        y: torch.Tensor | None,
+    ) -> None:
+        self.of, self.way, self.holding = of, way, holding
+        self.training = of.purpose == "train"
+        self.own = [number for number, leg in enumerate(way) if leg.holder == holding.party]
+        self.metrics: dict[str, float] = {}
+        self.answers: dict[int, torch.Tensor] = {}
+        index = self._index()
+        self._rows = parts_of(index, of.parts)
+        self._x = () if x is None else parts_of(self._batch(x, index), of.parts)
+        self._y = y
+        self.parts = len(self._rows)
+        # (leg, part) -> what went in and what came out, until its gradients have come.
+        self._open: dict[tuple[int, int], tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
+        self._left = {(leg, part) for leg in self.own for part in range(self.parts)}
+        holding.forget_gradients()
+
+    @property
+    def done(self) -> bool:
+        """Whether this party has computed all that it has to."""
+        return not self._left
+
+    def rows(self, part: int) -> int:
+        """How many examples the micro-batch has."""
+        return len(self._rows[part])
+
+    def is_last(self, number: int, part: int) -> bool:
+        """Whether nothing is left to compute here but this."""
+        return self._left == {(number, part)}
+
+    def due(self, peer: str, what: str, number: Any, part: Any) -> bool:
+        """Whether these activations or gradients are still to come from this party: each comes once."""
+        if type(number) is not int or type(part) is not int or number not in self.own:
+            return False
+        beside = number - 1 if what == "activations" else number + 1
+        if beside not in range(len(self.way)) or self.way[beside].holder != peer:
+            return False
+        if what == "gradients":
+            return (number, part) in self._open
+        return (number, part) in self._left and (number, part) not in self._open
+
+    def forward(self, number: int, part: int, load: Load | None = None) -> Load | None:
+        """Through the leg: what goes on to the next one; at the end of a training pass, what goes back."""
+        leg = self.way[number]
+        with torch.set_grad_enabled(self.training):
+            entered, values = self._enter(leg, part, load)
+            seeded = self._seed(part, load)
+            values = self.holding.run(leg, values, training=self.training)
+            if leg.sink:
+                return self._conclude(number, part, entered, values[0])
+            left = [value for value in values if isinstance(value, torch.Tensor)]
+        wants = tuple(tensor.requires_grad for tensor in left)
+        if any(wants):
+            self._open[number, part] = entered, [t for t in left if t.requires_grad]
+        else:
+            self._left.discard((number, part))
+        moved = torch.default_generator.get_state()
+        return Load(
+            tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in values),
+            wants,
+            None if torch.equal(moved, seeded) else moved,
+        )
+
+    def require_fit(self, number: int, part: int, load: Load) -> None:
+        """Refuse gradients of another number, type or shape than what they are the gradients of."""
+        _, left = self._open[number, part]
+        if len(load.values) != len(left):
+            raise WireError(f"{len(load.values)} gradients came in {self.of}, and {len(left)} are due.")
+        for tensor, g in zip(left, load.values, strict=True):
+            fits = isinstance(g, torch.Tensor) and (g.shape, g.dtype) == (tensor.shape, tensor.dtype)
+            if g is not None and not fits:
+                raise WireError(f"A gradient that came in {self.of} is not of the shape and type of what was sent.")
+
+    def backward(self, number: int, part: int, load: Load) -> Load | None:
+        """Back through the leg with the gradients that came: those that go on to the leg before."""
+        entered, left = self._open.pop((number, part))
+        pairs = [(t, g) for t, g in zip(left, load.values, strict=True) if g is not None]
+        if pairs:
+            torch.autograd.backward([t for t, _ in pairs], [g.to(t.device) for t, g in pairs])
+        self._left.discard((number, part))
+        return _gradients(entered)
+
+    def _index(self) -> torch.Tensor:
+        if self.training:
+            return self.holding.batches.index(self.of.step)
+        return torch.arange(self.of.first, self.of.first + self.of.rows)
+
+    def _batch(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """The inputs of the pass, changed as the recipe says."""
+        holding = self.holding
+        chosen = x.index_select(0, index).to(holding.device, holding.dtype)
+        if self.training and holding.agreement.recipe.augmentation is not None:
+            return holding.batches.augmented(chosen, self.of.step, holding.bounds)
+        return chosen
+
+    def _enter(self, leg: Leg, part: int, load: Load | None) -> tuple[list[torch.Tensor], tuple[Any, ...]]:
+        """What goes into the leg, and those of its tensors for which gradients go back."""
+        if leg.source:
+            return [], (self._x[part],)
+        assert load is not None
+        wants = iter(load.wants)
+        values = []
+        entered = []
+        for value in load.values:
+            if isinstance(value, torch.Tensor):
+                value = value.to(self.holding.device)
+                if self.training and next(wants):
+                    entered.append(value.requires_grad_())
+            values.append(value)
+        return entered, tuple(values)
+
+    def _seed(self, part: int, load: Load | None) -> torch.Tensor:
+        """Let dropout draw what it would in one process; the generator's state before anything was drawn here."""
+        seed = part_seed(derived_seed(self.holding.agreement.seed, "modules", 0), self.of.step, part)
+        torch.default_generator.manual_seed(seed)
+        fresh = torch.default_generator.get_state()
+        if load is not None and load.random is not None:
+            torch.default_generator.set_state(load.random)
+        return fresh
+
+    def _conclude(self, number: int, part: int, entered: list[torch.Tensor], logits: torch.Tensor) -> Load | None:
+        """At the end of the way: the answers, their score, or the loss and its gradients."""
+        self._left.discard((number, part))
+        if self.of.purpose == "infer":
+            self.answers[part] = logits
+            return None
+        assert self._y is not None
+        rows = self._rows[part]
+        y = self._y.index_select(0, rows).to(logits.device)
+        if self.of.purpose == "evaluate":
+            self._add("loss", cross_entropy(logits, y, reduction="sum").item())
+            self._add("correct", (logits.argmax(1) == y).sum().item())
+            return None
+        holding = self.holding
+        share = len(rows) / self.of.rows if len(rows) < self.of.rows else 1.0
+        generator = torch.Generator(logits.device)
+        generator.manual_seed(part_seed(derived_seed(holding.agreement.seed, "objective", 0), self.of.step, part))
+        step = Step(self.of.step, holding.total, holding.batches.per_epoch, rows, generator)
+        answered = _Answered(logits, holding)
+        values = holding.differentiate(cast(Model, answered), answered.inputs, y, step, share)
+        for name, value in values.items():
+            self._add(name, share * value.item())
+        return _gradients(entered)
+
+    def _add(self, name: str, value: float) -> None:
+        self.metrics[name] = self.metrics.get(name, 0.0) + value
+
+
+class _Answered:
+    """A model that has been asked already: what an objective sees where the network is spread over many parties."""
+
+    def __init__(self, logits: torch.Tensor, holding: Holding) -> None:
+        self._logits = logits
+        self.inputs = logits.new_empty((len(logits), 0))
+        self.device, self.dtype = logits.device, logits.dtype
+        self.classes, self.bounds = holding.classes, holding.bounds
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x is not self.inputs:
+            raise self._alone("asks the network about other inputs than the batch")
+        return self._logits
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._alone(f"needs the model's '{name}'")
+
+    def _alone(self, needs: str) -> GovernError:
+        return GovernError(
+            f"This objective {needs}, as adversarial training does. The party that has the labels does not have the "
+            "whole network, so it does not split. Take cross_entropy, or another objective of the answers and the "
+            "labels."
+        )
+
+
+def _gradients(entered: Sequence[torch.Tensor]) -> Load | None:
+    """The gradients of what came in; None where it had no influence, which an optimizer tells apart from zeros."""
+    if not entered:
+        return None
+    return Load(tuple(t.grad for t in entered))

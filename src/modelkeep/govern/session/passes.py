@@ -1,0 +1,100 @@
+"""Pass and Consent: what is asked of every party before anything crosses, and what each one signs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from modelkeep.core.errors import GovernError
+from modelkeep.core.signing import Signer, canonical, is_signed
+
+Purpose = Literal["train", "evaluate", "infer"]
+T = TypeVar("T")
+_READERS: dict[type, TypeAdapter[Any]] = {}  # slow to make
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass through the whole model, as it is asked for, consented to and logged.
+
+    `number` counts all passes under the agreement from 0: it is the pass's place in every party's ledger. `step` is
+    how many updates the weights have had when it begins. `source` brings the inputs and `sink` takes the outputs
+    (and has the labels). `data` is the fingerprint of the inputs as the asker declares it and `labels` that of their
+    labels (empty where nobody needs them); `rows` examples pass in `parts` micro-batches: those of the recipe's batch
+    for that step, or those from the `first` on.
+    """
+
+    agreement: str
+    number: int
+    purpose: Purpose
+    asker: str
+    source: str
+    sink: str
+    step: int
+    data: str
+    labels: str
+    rows: int
+    first: int = 0
+    parts: int = 1
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of all of it, by which consents and ledgers name the pass."""
+        return sha256(canonical(asdict(self))).hexdigest()
+
+    def __str__(self) -> str:
+        return f"pass {self.number} ({self.purpose}, asked by {self.asker})"
+
+
+@dataclass(frozen=True)
+class Consent:
+    """A party's signature under one pass.
+
+    `head` is the hash of that party's ledger entry two passes before (empty where there is none): so each party signs,
+    with every consent, its own history, and the others keep it. Two, because the consent to a pass may be asked for
+    while the pass before it is still under way.
+    """
+
+    party: str
+    head: str
+    signature: str
+
+    @classmethod
+    def give(cls, to: Pass, party: str, head: str, signer: Signer) -> Consent:
+        """Sign the pass."""
+        return cls(party, head, signer.sign(_content(to, party, head)))
+
+    def check(self, to: Pass, public_key: str) -> None:
+        """Refuse a consent that the party did not give to this pass."""
+        if not is_signed(_content(to, self.party, self.head), self.signature, public_key):
+            raise GovernError(f"The consent of '{self.party}' to {to} is not signed by '{self.party}'.")
+
+
+def read_pass(values: Mapping[str, Any]) -> Pass:
+    """A pass from JSON values that came over the wire; anything else is refused."""
+    return read(Pass, values)
+
+
+def read_consent(values: Mapping[str, Any]) -> Consent:
+    """A consent from JSON values that came over the wire; anything else is refused."""
+    return read(Consent, values)
+
+
+def read(kind: type[T], values: Any) -> T:
+    """A dataclass from JSON values of somebody else's: exact types, nothing missing, nothing more."""
+    if kind not in _READERS:
+        _READERS[kind] = TypeAdapter(kind)
+    try:
+        found: T = _READERS[kind].validate_json(canonical(values), strict=True, extra="forbid")
+    except (ValidationError, ValueError) as error:
+        raise GovernError(f"This is no {kind.__name__.lower()}: {error}") from error
+    return found
+
+
+def _content(to: Pass, party: str, head: str) -> bytes:
+    return canonical({"consents to": to.digest, "party": party, "head": head})

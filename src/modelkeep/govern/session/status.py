@@ -1,0 +1,58 @@
+"""Status: what a party has done since it started, for its live view."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from time import monotonic
+
+from modelkeep.govern.session.passes import Pass
+
+
+@dataclass
+class Status:
+    """Counts and the last news; written by the party's threads, read by whoever shows it."""
+
+    party: str
+    since: float = field(default_factory=monotonic)
+    passes: Counter[str] = field(default_factory=Counter)
+    consents: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    under_way: Pass | None = None
+    last: Pass | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    recent: deque[str] = field(default_factory=lambda: deque(maxlen=100))
+    told: int = 0
+    _began: float = 0.0
+
+    def consented(self, of: Pass) -> None:
+        """Consent was given."""
+        self.consents[of.purpose] += 1
+
+    def refused(self, of: Pass, reason: str) -> None:
+        """Consent was not given."""
+        self.refusals[of.purpose] += 1
+        self.news = reason
+
+    def began(self, of: Pass) -> None:
+        """A pass is under way."""
+        self.under_way, self._began = of, monotonic()
+
+    def ended(self, of: Pass, metrics: dict[str, float]) -> None:
+        """This party has done its share of a pass."""
+        self.passes[of.purpose] += 1
+        self.seconds += monotonic() - self._began
+        self.last, self.under_way = of, None
+        if of.purpose == "train":
+            self.metrics = metrics
+
+    @property
+    def news(self) -> str:
+        """What was heard last; `recent` has what came before it, and `told` counts all."""
+        return self.recent[-1] if self.recent else ""
+
+    @news.setter
+    def news(self, text: str) -> None:
+        self.recent.append(text)
+        self.told += 1

@@ -1,1 +1,0 @@
-"""The tables and figures of thesis 004 about robustness, made again."""

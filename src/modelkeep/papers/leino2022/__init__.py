@@ -1,0 +1,1 @@
+"""Leino 2022, Identifying, Analyzing, and Addressing Weaknesses in Deep Networks."""

@@ -1,0 +1,1 @@
+"""Martic et al. 2018, Scaling Shared Model Governance via Model Splitting."""

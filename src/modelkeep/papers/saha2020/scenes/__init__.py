@@ -1,0 +1,30 @@
+"""CLEVR-like scenes: things that can be drawn and asked about, each question with a program that answers it.
+
+CLEVR (Johnson et al. 2017) renders its scenes in Blender; these are drawn by a few lines of torch, so that a study
+needs no download. Words, attributes, relations and the five question families are CLEVR's.
+"""
+
+from __future__ import annotations
+
+from modelkeep.papers.saha2020.scenes.picture import covered, picture
+from modelkeep.papers.saha2020.scenes.programs import Program, execute
+from modelkeep.papers.saha2020.scenes.questions import ANSWERS, FAMILIES, LONGEST, VOCABULARY, Question, ask, tokens
+from modelkeep.papers.saha2020.scenes.scene import ATTRIBUTES, Scene, Thing, scene
+
+__all__ = [
+    "ANSWERS",
+    "ATTRIBUTES",
+    "FAMILIES",
+    "LONGEST",
+    "VOCABULARY",
+    "Program",
+    "Question",
+    "Scene",
+    "Thing",
+    "ask",
+    "covered",
+    "execute",
+    "picture",
+    "scene",
+    "tokens",
+]

@@ -1,0 +1,162 @@
+"""Table 6, and beyond the paper: what changes where the quantiser never gives a clean answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from modelkeep.core.results import Estimate
+from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, mean, values
+from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, MNIST, TASKS
+from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED
+from modelkeep.papers.tang2024.extraction_trials import protect, steal
+from modelkeep.papers.tang2024.figures_5_6 import exact
+from modelkeep.papers.tang2024.plans import planned
+from modelkeep.papers.tang2024.printed import GUARD_S, KNOCKOFF, NAIVE, PBAYES
+from modelkeep.papers.tang2024.quantisation_trials import ask_twice, bound
+from modelkeep.study.study import StudyResult
+from modelkeep.study.trial import Trial
+
+ONCE, TWICE, CHANGED = "asked once", "asked twice", "share changed"
+PRINTED = {
+    (ANIMALS, UNORDERED): (0.463, 0.252, 393 / 50_000),
+    (DRAWINGS, UNORDERED): (0.372, 0.239, 2071 / 50_000),
+}
+"""Table 6: CIFAR-10's row beside our photographs, CIFAR-100's beside our hundred classes."""
+LEMMA, JENSEN, BEST = "E‖ỹ − y‖²: lemma 2", "with Jensen", "best recovery"
+FORMS = (GUARD_S, SECRET, SEEDED)
+
+
+def asked_twice(size: Size, seed: int) -> Sequence[Trial]:
+    """One per task and order."""
+    return [
+        Trial.of(ask_twice, {"task": task, "plan": planned(task, size).to_json(), "defence": defence}, seed)
+        for task in TASKS
+        for defence in (UNORDERED, GUARD_S)
+    ]
+
+
+def table_6(result: StudyResult) -> PaperTable:
+    """The mean recovery distance on the predictions that changed, as the thief asks once and twice."""
+    cells, claims = [], []
+    for task in TASKS:
+        for defence in (UNORDERED, GUARD_S):
+            found = next(iter(values(result.records, task=task, defence=defence)), None)
+            printed = PRINTED.get((task, defence), (None, None, None))
+            once, twice = (found and mean(found[key], result.provenance.seed) for key in ("once", "twice"))
+            changed = found and Estimate.rate(*found["changed"])
+            note = "" if found is None or found["once"] else "no answer changed"
+            cells += [
+                Cell(f"{task}: {defence}", ONCE, once, printed[0], note),
+                Cell(f"{task}: {defence}", TWICE, twice, printed[1], note),
+                Cell(f"{task}: {defence}", CHANGED, changed, printed[2]),
+            ]
+            claims.append(_leak(task, once, twice) if defence == UNORDERED else _consistent(task, found))
+    return PaperTable(
+        study=result.study, where=TABLE_6.where, cells=tuple(cells), claims=tuple(claims), provenance=result.provenance
+    )
+
+
+def _leak(task: str, once: Estimate | None, twice: Estimate | None) -> Claim:
+    return above(f"{task}: without an order, asking twice brings the thief closer.", "once and twice", once, twice)
+
+
+def _consistent(task: str, found: Any) -> Claim:
+    says = f"{task}: with ModelGuard-S's order no answer ever changes."
+    if found is None:
+        return Claim(says, "a trial is missing.", None)
+    return Claim(says, f"{found['changed'][0]} of {found['changed'][1]} changed.", found["changed"][0] == 0)
+
+
+def never_clean(size: Size, seed: int) -> Sequence[Trial]:
+    """The paper's form and the two that never answer cleanly: their answers, two thefts each, and lemma 2's bound."""
+    made = []
+    for task in (MNIST, DRAWINGS):
+        shared = {"task": task, "plan": planned(task, size).to_json()}
+        for form in FORMS:
+            made.append(Trial.of(protect, {**shared, "defence": form}, seed))
+            made.append(Trial.of(bound, {**shared, "defence": form}, seed))
+            for attack in (NAIVE, PBAYES):
+                named = {"strategy": KNOCKOFF, "attack": attack, "defence": form}
+                made.append(Trial.of(steal, {**shared, **named}, seed))
+    return made
+
+
+def told_apart(result: StudyResult) -> PaperTable:
+    """What the two forms cost and gain beside the paper's."""
+    cells: list[Cell] = []
+    shares: dict[tuple[str, str], Estimate] = {}
+    bounds: list[tuple[str, float, float]] = []
+    for task in (MNIST, DRAWINGS):
+        for form in FORMS:
+            row = f"{task}: {form}"
+            for key, value in _measured(result, task, form).items():
+                cells.append(Cell(row, key, value, None))
+            found = {cell.column: cell.ours for cell in cells if cell.row == row}
+            if (share := found["clean answers"]) is not None:
+                shares[task, form] = share
+            low, error = found[LEMMA], found[BEST]
+            if low is not None and error is not None:
+                bounds.append((row, low.value, error.value))
+    return PaperTable(
+        study=result.study,
+        where=NEVER_CLEAN.where,
+        cells=tuple(cells),
+        claims=(_share(shares), _bounded(bounds)),
+        provenance=result.provenance,
+    )
+
+
+def _measured(result: StudyResult, task: str, form: str) -> dict[str, Estimate | None]:
+    """All figures of one form; None where its trial is missing."""
+    bare = [record for record in result.records if record.trial.function.endswith(":protect")]
+    lemma = [record for record in result.records if record.trial.function.endswith(":bound")]
+    does = next(iter(values(bare, task=task, defence=form)), None)
+    least = next(iter(values(lemma, task=task, defence=form)), None)
+    naive, bayes = (
+        next(iter(values(result.records, task=task, defence=form, attack=attack)), None) for attack in (NAIVE, PBAYES)
+    )
+    return {
+        "clean answers": does and Estimate.rate(*does["clean answers"]),
+        "largest ℓ1": does and exact(does["distortion"][0], does["distortion"][2]),
+        "mean ℓ1": does and exact(does["distortion"][1], does["distortion"][2]),
+        "answers": does and exact(does["different answers"], does["distortion"][2]),
+        "naive: distance": naive and Estimate(*naive["distance"]),
+        "pBayes: distance": bayes and Estimate(*bayes["distance"]),
+        "naive: accuracy": naive and Estimate.rate(*naive["accuracy"]),
+        "pBayes: accuracy": bayes and Estimate.rate(*bayes["accuracy"]),
+        LEMMA: least and Estimate(*least["bound"]),
+        JENSEN: least and exact(least["by Jensen"], least["bound"][3]),
+        BEST: least and Estimate(*least["error"]),
+    }
+
+
+def _share(shares: dict[tuple[str, str], Estimate]) -> Claim:
+    says = "With a secret no answer is clean."
+    found = {task: share for (task, form), share in shares.items() if form == SECRET}
+    told = ", ".join(f"{task} {share.value:.1%}" for task, share in found.items())
+    verdict = all(share.value == 0 for share in found.values()) if found else None
+    return Claim(says, f"{told or 'a trial is missing'}.", verdict)
+
+
+def _bounded(bounds: list[tuple[str, float, float]]) -> Claim:
+    """A theorem of the true entropy. Ours is estimated, and too large where few samples fill many dimensions."""
+    says = "Lemma 2's bound, with its entropy estimated, lies below the squared error of the best recovery."
+    told = "; ".join(f"{row} {low:.2g} and {error:.2g}" for row, low, error in bounds)
+    return Claim(says, f"{told or 'a trial is missing'}.", all(e >= low for _, low, e in bounds) if bounds else None)
+
+
+TABLE_6 = PaperStudy(
+    name="quantisation",
+    where="paper 003, table 6 in kind",
+    shows="recovery distance where the thief asks once and twice, with and without an order of the centroids",
+    trials=asked_twice,
+    report=table_6,
+)
+NEVER_CLEAN = PaperStudy(
+    name="quantisation-never-clean",
+    where="beyond paper 003: algorithm 1 without clean answers, and lemma 2",
+    shows="what the quantiser's forms without clean answers cost and gain, and the information bound",
+    trials=never_clean,
+    report=told_apart,
+)

@@ -1,0 +1,146 @@
+"""Attacks: how a model stands under an attack, for a page, for machines, and as inputs to look at or train on."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from modelkeep.attack import Attacked
+from modelkeep.attack.curve import RobustnessCurve
+from modelkeep.core import plots
+from modelkeep.core.results import Estimate, Result
+from modelkeep.report.measure import percent
+from modelkeep.report.picture import Picture
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AttackReport(Result):
+    """What an attack found, in figures; the inputs themselves are in `adversarial.npz`."""
+
+    model_name: str
+    data_name: str
+    attack: str
+    norm: str
+    size: str
+    target: str | None
+    clean: Estimate
+    robust: Estimate
+    success: Estimate | None
+    median_distance: float | None
+    solved_by: dict[str, int]
+    queries: int
+    gradients: int
+    health: tuple[str, ...]
+    curve: RobustnessCurve | None
+
+    @classmethod
+    def of(cls, found: Attacked, curve: RobustnessCurve | None, model_name: str, data_name: str) -> AttackReport:
+        """The figures of what was found."""
+        distances = found.distance[found.success & (found.distance > 0)]
+        return cls(
+            provenance=found.provenance,
+            model_name=model_name,
+            data_name=data_name,
+            attack=found.attack,
+            norm=found.norm,
+            size=found.size,
+            target=found.target,
+            clean=found.clean_accuracy,
+            robust=found.robust_accuracy,
+            success=found.success_rate,
+            median_distance=float(distances.median()) if len(distances) else None,
+            solved_by=found.solved_by,
+            queries=found.queries,
+            gradients=found.gradients,
+            health=found.health,
+            curve=curve,
+        )
+
+    @property
+    def cards(self) -> dict[str, Estimate]:
+        """The main measures."""
+        cards = {"accuracy, clean": self.clean, f"accuracy, attacked ({self.norm}, {self.size})": self.robust}
+        return cards if self.success is None else {**cards, "of those that could be won, won": self.success}
+
+    @property
+    def verdict(self) -> str:
+        """What was found, in two sentences."""
+        if self.success is None:
+            return "There was nothing to attack: the model gave what was wanted before any change."
+        if self.target is not None:
+            first = f"{self.attack} makes it answer '{self.target}' on {percent(self.success.value)} of the examples."
+        elif self.median_distance is not None and self.size == "the smallest change":
+            first = f"Half of what {self.attack} found is within {self.median_distance:.3g} in {self.norm}."
+        else:
+            first = (
+                f"Of {self.robust.n} examples {percent(self.clean.value)} are answered rightly, and after the "
+                f"{self.attack} in {self.norm}, {self.size}, still {percent(self.robust.value)}."
+            )
+        if self.health:
+            return f"{first} It may be weaker than that: {self.health[0]}."
+        return f"{first} A better attack may find more; what was found is real."
+
+    def rows(self) -> list[tuple[str, str]]:
+        rows = [
+            ("attack", f"{self.attack} {self.norm}, {self.size}"),
+            ("accuracy, clean", str(self.clean)),
+            ("accuracy, attacked", str(self.robust)),
+            ("success rate", "nothing to attack" if self.success is None else str(self.success)),
+            ("median distance", "–" if self.median_distance is None else f"{self.median_distance:.4g}"),
+            ("passes", f"{self.queries:,} forward, {self.gradients:,} backward"),
+        ]
+        if len(self.solved_by) > 1:
+            rows.append(("solved by", ", ".join(f"{name} {count}" for name, count in self.solved_by.items())))
+        if self.curve is not None:
+            rows += [
+                (f"accuracy at {radius:.3g}", str(e))
+                for radius, e in zip(self.curve.radii, self.curve.accuracy, strict=True)
+            ]
+        return [*rows, ("health", "; ".join(self.health) or "nothing suspicious")]
+
+
+def attack_pictures(found: Attacked, curve: RobustnessCurve | None) -> dict[str, Picture]:
+    """The pictures by the names of their files."""
+    pictures = {}
+    if found.original.ndim == 4 and bool((found.success & (found.distance > 0)).any()):
+        pictures["attack.png"] = Picture.of(
+            found.draw(),
+            "Originals, changes and adversarial inputs",
+            "The original and how it is answered, the change (grey is none; drawn as strong as can be), and the "
+            "changed input with the answer that it gets.",
+        )
+    if curve is not None:
+        pictures["attack-curve.png"] = Picture.of(
+            curve.draw(),
+            "Accuracy against the size of the change",
+            "Accuracy if inputs may be changed by so much. The band is the 95 % interval.",
+        )
+    bars = {"clean": found.clean_accuracy, "attacked": found.robust_accuracy}
+    if not pictures:
+        drawn = plots.bars(bars, x_label="accuracy")
+        pictures["attack.png"] = Picture.of(drawn, "Accuracy before and after", "Accuracy, with its 95 % interval.")
+    return pictures
+
+
+def adversarial_npz(found: Attacked) -> bytes:
+    """The adversarial inputs with their true labels, as a file that `--data` reads again.
+
+    `x` are the inputs of all examples, the original where the attack failed; `original`, `success` and `answer` go
+    with them.
+    """
+    arrays: dict[str, Any] = {
+        "x": found.adversarial.numpy(),
+        "y": found.labels.numpy(),
+        "classes": np.array(found.classes),
+        "original": found.original.numpy(),
+        "success": found.success.numpy(),
+        "answer": found.after.numpy(),
+    }
+    if found.bounds is not None:
+        arrays["bounds"] = np.array(found.bounds)
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return file.getvalue()

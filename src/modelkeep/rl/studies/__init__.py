@@ -1,1 +1,0 @@
-"""Studies of the agents themselves: how well and how fast they learn."""

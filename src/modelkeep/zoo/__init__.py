@@ -1,0 +1,1 @@
+"""Data sets, architectures and models with trained weights."""

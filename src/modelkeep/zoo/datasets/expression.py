@@ -1,0 +1,113 @@
+"""Gene expression: tables with many more features than rows, from Bioconductor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from modelkeep.core.data import Data
+from modelkeep.zoo.datasets.dataset import DataSet, Part
+from modelkeep.zoo.datasets.r_data import expression_set, objects, r_file
+
+BIOCONDUCTOR = "https://bioconductor.org/packages/3.16"
+
+
+def _data(levels: NDArray[np.float64], probes: Sequence[str], kinds: Sequence[str]) -> Data:
+    classes, y = np.unique(np.asarray(kinds), return_inverse=True)
+    return Data(
+        torch.from_numpy(levels.astype(np.float32)),
+        torch.from_numpy(y.astype(np.int64)),
+        tuple(map(str, classes)),
+        features=tuple(probes),
+    )
+
+
+def _golub(files: Mapping[str, Path], part: Part) -> Data:
+    found = objects(files["golub.RData"])
+    levels = found["golub"].values.T
+    # A matrix of index, name and identifier per gene, stored column by column.
+    probes = [str(name) for name in found["golub.gnames"][2 * levels.shape[1] :]]
+    return _data(levels, probes, ["AML" if value else "ALL" for value in found["golub.cl"]])
+
+
+def _bladder(files: Mapping[str, Path], part: Part) -> Data:
+    levels, probes, samples = expression_set(files["bladderdata.rda"])
+    return _data(levels, probes, [str(kind) for kind in samples["cancer"]])
+
+
+def _leukaemia(files: Mapping[str, Path], part: Part) -> Data:
+    levels, probes, samples = expression_set(files["ALL.rda"])
+    return _data(levels, probes, [f"{str(kind)[0]}-cell" for kind in samples["BT"]])
+
+
+SETS = (
+    DataSet(
+        name="golub",
+        title="Golub: leukaemia by genes",
+        kind="table",
+        shape=(3051,),
+        classes=2,
+        rows={"train": 30, "test": 8},
+        licence="LGPL (multtest)",
+        home="https://bioconductor.org/packages/multtest",
+        parse=_golub,
+        files=(
+            r_file(
+                "golub.RData",
+                "d10dfacb0d19be244a7dd3f7b05056640ffc5766116cd4f90d465e7f8657c4d9",
+                package="multtest",
+                debian="r-bioc-multtest",
+                address=f"{BIOCONDUCTOR}/bioc/src/contrib/multtest_2.54.0.tar.gz",
+            ),
+        ),
+        shares=(0.8, 0.2),
+        notes="The 38 training samples of Golub et al. 1999, as multtest prepares them.",
+    ),
+    DataSet(
+        name="bladder",
+        title="Bladder cancer by genes",
+        kind="table",
+        shape=(22_283,),
+        classes=3,
+        rows={"train": 46, "test": 11},
+        licence="Artistic-2.0 (bladderbatch)",
+        home="https://bioconductor.org/packages/bladderbatch",
+        parse=_bladder,
+        files=(
+            r_file(
+                "bladderdata.rda",
+                "e5b3bc3bc9d624eab6b20ff5661622b6df82c40f1cc298ffbd713c834ef898b6",
+                package="bladderbatch",
+                debian="r-bioc-bladderbatch",
+                address=f"{BIOCONDUCTOR}/data/experiment/src/contrib/bladderbatch_1.36.0.tar.gz",
+            ),
+        ),
+        shares=(0.8, 0.2),
+        notes="Classes Biopsy, Cancer, Normal. The samples were measured in five batches, which differ by class.",
+    ),
+    DataSet(
+        name="leukaemia",
+        title="ALL: leukaemia of B or T cells",
+        kind="table",
+        shape=(12_625,),
+        classes=2,
+        rows={"train": 102, "test": 26},
+        licence="Artistic-2.0 (ALL)",
+        home="https://bioconductor.org/packages/ALL",
+        parse=_leukaemia,
+        files=(
+            r_file(
+                "ALL.rda",
+                "0ac685898c761ce7cbcfd9b0fba84820b3c26ca0d56b7dd234b55623ba3b0878",
+                package="ALL",
+                debian="r-bioc-all",
+                address=f"{BIOCONDUCTOR}/data/experiment/src/contrib/ALL_1.40.0.tar.gz",
+            ),
+        ),
+        shares=(0.8, 0.2),
+    ),
+)

@@ -1,0 +1,209 @@
+"""The classification sets of the R package mlbench: classic tables from UCI, cleaned and with names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from modelkeep.core.data import Data
+from modelkeep.zoo.datasets.dataset import DataSet, Part
+from modelkeep.zoo.datasets.r_data import columns, objects, r_file
+from modelkeep.zoo.datasets.tables import encode
+
+ADDRESS = "https://cran.r-project.org/src/contrib/Archive/mlbench/mlbench_2.1-3.tar.gz"
+
+INDICATED = "Missing values become 0, with a 1 in an added feature 'COLUMN is missing'."
+CATEGORY = "Missing values become a category of their own, 'COLUMN=?'."
+
+
+def _set(
+    name: str,
+    title: str,
+    table: str,
+    label: str,
+    sha256: str,
+    *,
+    features: int,
+    classes: int,
+    rows: tuple[int, int],
+    ignore: str = "",
+    numeric: bool = False,
+    notes: str = "",
+) -> DataSet:
+    """One table. `numeric`: the levels of its factors are numbers; otherwise factors become one-hot features."""
+
+    def parse(files: Mapping[str, Path], part: Part) -> Data:
+        frame = objects(files[f"{table}.rda"])[table]
+        read = columns(frame.drop(columns=[label, *filter(None, [ignore])]), numeric=numeric)
+        return encode({**read, label: columns(frame[[label]])[label]}, label, name=name, missing="indicate")
+
+    return DataSet(
+        name=name,
+        title=title,
+        kind="table",
+        shape=(features,),
+        classes=classes,
+        rows={"train": rows[0], "test": rows[1]},
+        licence="GPL-2 (mlbench)",
+        home="https://cran.r-project.org/package=mlbench",
+        parse=parse,
+        files=(r_file(f"{table}.rda", sha256, package="mlbench", debian="r-cran-mlbench", address=ADDRESS),),
+        shares=(0.8, 0.2),
+        notes=notes,
+    )
+
+
+SETS = (
+    _set(
+        "wisconsin",
+        "Breast cancer Wisconsin (original)",
+        "BreastCancer",
+        "Class",
+        "9db3be6e249253fc65d73f49387edb5aac4a8887021f7f7d9275c176379f0d36",
+        features=10,
+        classes=2,
+        rows=(559, 140),
+        ignore="Id",
+        numeric=True,
+        notes="The sample's number is left out. " + INDICATED,
+    ),
+    _set(
+        "dna",
+        "Splice junctions in DNA",
+        "DNA",
+        "Class",
+        "2b15a9b2d1dfb0c08f108668e2ac65c7720499a022636140eccae92d4c06b291",
+        features=180,
+        classes=3,
+        rows=(2549, 637),
+        numeric=True,
+    ),
+    _set(
+        "glass",
+        "Glass, by chemical analysis",
+        "Glass",
+        "Type",
+        "6d740b8023661263c637f261e1d7c24b6fdb9dbe65aacbb67d95e3865171da6c",
+        features=9,
+        classes=6,
+        rows=(171, 43),
+        notes="Class 4 of UCI's documentation does not occur.",
+    ),
+    _set(
+        "house-votes",
+        "US House votes of 1984 by party",
+        "HouseVotes84",
+        "Class",
+        "3664bf0629ff2e4ced7b005f342418c75373b46fbcea5ebc76d61ceff39b7e75",
+        features=48,
+        classes=2,
+        rows=(348, 87),
+        notes=CATEGORY,
+    ),
+    _set(
+        "ionosphere",
+        "Radar returns from the ionosphere",
+        "Ionosphere",
+        "Class",
+        "523cb7e48833e40bae413dde7889eeed5a54e7900cfd1016aa12502a99186267",
+        features=34,
+        classes=2,
+        rows=(281, 70),
+        numeric=True,
+    ),
+    _set(
+        "letter",
+        "Letters in 20 fonts",
+        "LetterRecognition",
+        "lettr",
+        "92844a4562cfe66720dea2b19f30cf83c155dec85c96a20f041f3e4e6db01c61",
+        features=16,
+        classes=26,
+        rows=(16000, 4000),
+    ),
+    _set(
+        "pima-diabetes",
+        "Pima Indians diabetes",
+        "PimaIndiansDiabetes2",
+        "diabetes",
+        "a95dc697aa7f19a305ab62e015e3cbd7bc578a883cc2b6ba691440deab534144",
+        features=13,
+        classes=2,
+        rows=(614, 154),
+        notes="The corrected table, in which impossible zeros are marked as missing. " + INDICATED,
+    ),
+    _set(
+        "satellite",
+        "Landsat pixels by kind of ground",
+        "Satellite",
+        "classes",
+        "0d19410b263fbb562334e10aa48d045db6cdec88ca886a42445f74a8671d1b22",
+        features=36,
+        classes=6,
+        rows=(5148, 1287),
+    ),
+    _set(
+        "shuttle",
+        "Space shuttle radiator positions",
+        "Shuttle",
+        "Class",
+        "f9d3d58df57332c5f7781162081c4a1169daa24afafc3b63fb729fefd81252aa",
+        features=9,
+        classes=7,
+        rows=(46400, 11600),
+        notes="Very unequal classes: the rarest has 10 rows.",
+    ),
+    _set(
+        "sonar",
+        "Sonar returns from mines and rocks",
+        "Sonar",
+        "Class",
+        "c073818b2efccc5a5828d845ecea2d99f0f2a810737d79eab904caca0b21c6e6",
+        features=60,
+        classes=2,
+        rows=(166, 42),
+    ),
+    _set(
+        "soybean",
+        "Soybean diseases",
+        "Soybean",
+        "Class",
+        "ad583763e78ea42e5f023e08dd115f99898cff9b4839091a1efefed45737777b",
+        features=133,
+        classes=19,
+        rows=(546, 137),
+        notes=CATEGORY,
+    ),
+    _set(
+        "vehicle",
+        "Vehicle silhouettes",
+        "Vehicle",
+        "Class",
+        "bb9b43b8bd2b087cd2fda9715acf4076437a0416d0a04ed9a90c38c50e5df598",
+        features=18,
+        classes=4,
+        rows=(677, 169),
+    ),
+    _set(
+        "vowel",
+        "Vowels of British English",
+        "Vowel",
+        "Class",
+        "eefe4e7c077a7637bc53aeef0fb9fd1f3abda57ea27859f2ea251839966a8ac6",
+        features=10,
+        classes=11,
+        rows=(792, 198),
+        numeric=True,
+        notes="V1 is the number of the speaker.",
+    ),
+    _set(
+        "zoo",
+        "Animals by kind",
+        "Zoo",
+        "type",
+        "aeed79ccd9b13a654092b2f3673599f5ced715f76d2aa867cb1246f73ba3ef3f",
+        features=16,
+        classes=7,
+        rows=(81, 20),
+    ),
+)

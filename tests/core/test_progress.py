@@ -1,0 +1,72 @@
+"""Progress reaches whoever watches, and nobody else."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import select
+
+import pytest
+
+from modelkeep.core import progress
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, float]] = []
+
+    def opened(self, task: progress.Task) -> None:
+        self.seen.append(("opened", task.name, task.done))
+
+    def changed(self, task: progress.Task) -> None:
+        self.seen.append(("changed", task.name, task.done))
+
+    def closed(self, task: progress.Task) -> None:
+        self.seen.append(("closed", task.name, task.done))
+
+
+def test_a_watcher_sees_all_tasks_also_when_one_fails() -> None:
+    recorder = Recorder()
+    with progress.watched(recorder):
+        with progress.task("outer", 2) as outer:
+            outer.advance()
+            with pytest.raises(RuntimeError), progress.task("inner"):
+                raise RuntimeError
+        with progress.task("after"):
+            pass
+    with progress.task("unseen") as unseen:
+        unseen.advance()
+    names = [(event, name) for event, name, _ in recorder.seen]
+    assert names == [
+        ("opened", "outer"),
+        ("changed", "outer"),
+        ("opened", "inner"),
+        ("closed", "inner"),
+        ("closed", "outer"),
+        ("opened", "after"),
+        ("closed", "after"),
+    ]
+
+
+def test_a_log_gets_plain_lines() -> None:
+    stream = io.StringIO()
+    with progress.shown(stream), progress.task("PGD", 3) as task:
+        for _ in range(3):
+            task.advance(note="loss 0.1")
+    assert stream.getvalue().startswith("PGD: 3/3 in 0.")
+    assert stream.getvalue().endswith("loss 0.1\n")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_terminal_gets_bars() -> None:
+    parent, child = pty.openpty()
+    with open(child, "w") as terminal:
+        with progress.shown(terminal), progress.task("PGD", 3) as task:
+            task.advance(3)
+        terminal.flush()
+        seen = b""
+        while b"PGD" not in seen:  # a terminal hands over what it has so far
+            assert select.select([parent], [], [], 10)[0], f"no bar in {seen!r}"
+            seen += os.read(parent, 65536)
+    os.close(parent)

@@ -1,0 +1,30 @@
+"""Trials that run in this process, without workers and ledger, and what a study makes of them."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+
+from modelkeep.core.results import Provenance
+from modelkeep.study import Record, StudyResult, Trial, working_in
+
+
+def performed(trials: Sequence[Trial]) -> StudyResult:
+    """All of them, done."""
+    records = []
+    for t in trials:
+        module, _, name = t.function.partition(":")
+        with tempfile.TemporaryDirectory() as folder, working_in(folder):
+            value = json.loads(json.dumps(getattr(import_module(module), name)(seed=t.seed, **t.parameters)))
+        records.append(Record(t.identity, t.function, t.parameters, t.seed, t.code, "done", 1, 1.0, value, None))
+    return StudyResult(study="tiny", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "test"))
+
+
+def without(result: StudyResult, index: int) -> StudyResult:
+    """The same, but one of the trials has failed."""
+    records = list(result.records)
+    records[index] = replace(records[index], state="failed", value=None, error="ValueError: broken")
+    return replace(result, records=tuple(records))
