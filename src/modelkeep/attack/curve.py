@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RobustnessCurve(Result):
+class RobustnessCurve(Result, kind="robustness-curve"):
     """The share of examples that are still answered rightly at each radius, the first of which is 0.
 
     `fell_at` is the smallest distance at which each example was found wrong: 0 where it was wrong before, infinity

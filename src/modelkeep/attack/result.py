@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Attacked(Result):
+class Attacked(Result, kind="attacked"):
     """The inputs that an attack found, and how the model stands after it.
 
     Where the attack failed, `adversarial` is the original and `success` is False. `before` and `after` are the

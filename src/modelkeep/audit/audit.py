@@ -43,7 +43,7 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Audit(Result):
+class Audit(Result, kind="audit"):
     """What an audit found, section by section."""
 
     model_name: str

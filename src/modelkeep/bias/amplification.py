@@ -51,7 +51,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Amplification(Result):
+class Amplification(Result, kind="amplification"):
     """The shares of predictions against the shares of labels, in the order of `classes`.
 
     `amplification` is definition 9.1, Pr[F(x) = c] - Pr[y = c], for the majority class c: the largest one in the data,

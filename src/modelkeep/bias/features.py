@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asymmetry(Result):
+class Asymmetry(Result, kind="asymmetry"):
     """Of the features at a slice, the share that is oriented towards each class rather than away from it.
 
     `on_data` goes by the data: the sign of the feature's mean in the class minus that in all others. `by_influence`

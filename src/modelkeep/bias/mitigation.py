@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Mitigated(Result):
+class Mitigated(Result, kind="mitigated"):
     """The mitigated model, and what was measured on the data that it was chosen on (measure it on others, too).
 
     `model` is a network of the same architecture with other weights in its linear layer `head`, and `kept: (d,)` says

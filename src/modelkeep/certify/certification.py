@@ -25,7 +25,7 @@ _BATCH = 256
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Certified(Result):
+class Certified(Result, kind="certified"):
     """What is proved about each input, and the shares that follow.
 
     Below `radii[i]` nothing that the guarantee forbids can happen to input i, in the network as it is computed.

@@ -33,7 +33,7 @@ class LayerBound:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Lipschitz(Result):
+class Lipschitz(Result, kind="lipschitz"):
     """Upper bounds that hold for every input, and for the network as it is computed.
 
     `margins[i, j]` bounds the Lipschitz constant of f_j - f_i, from the owner's input in `norm`; `rounding` bounds how

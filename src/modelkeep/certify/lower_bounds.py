@@ -24,7 +24,7 @@ _SHRINK = 0.1  # how much shorter a pair is at the end of its ascent
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LipschitzBelow(Result):
+class LipschitzBelow(Result, kind="lipschitz-below"):
     """The steepest pairs that were found. The true constants are at least as large.
 
     `constant` is eq. 6.12, over all of space; `margins: (m, m)` has the same for each pair of classes, on the same

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NamedSets(Result):
+class NamedSets(Result, kind="named-sets"):
     """The loosest certified set of every input, `sets: (n, m)`, none where it is rejected; `x` are the inputs."""
 
     guarantee: str

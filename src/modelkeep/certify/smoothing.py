@@ -40,7 +40,7 @@ _BLOCK = 128  # how many noises are drawn at once: always as many, so that the b
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Smoothed(Result):
+class Smoothed(Result, kind="smoothed"):
     """What the smoothed classifier answers, and how far around each input it provably (but for `alpha`) stays so.
 
     `prediction: (n,)` is -1 where it abstained, and there the `radius: (n,)` is 0.

@@ -29,7 +29,7 @@ _MARGIN = 0.05  # the plane shown beyond the data, as a share of their range
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Surface(Result):
+class Surface(Result, kind="surface"):
     """The smallest certified set in every cell of a raster over the plane, and the data.
 
     `sets: (rows, columns, m)`, rows by rising second feature; no class is named where all is rejected. `extent` is

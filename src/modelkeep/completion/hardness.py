@@ -98,7 +98,7 @@ class Bound:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Hardness(Result):
+class Hardness(Result, kind="hardness"):
     """How hard each part of a model is to complete: the cells of appendix C's tables."""
 
     cells: tuple[Cell, ...]

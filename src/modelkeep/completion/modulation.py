@@ -52,7 +52,7 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Modulation(Result):
+class Modulation(Result, kind="modulation"):
     """The baseline and the settings that were found, both measured on seeds that the search has not seen.
 
     `difference` is found minus baseline in hardness, seed by seed. `searched` has what the search saw of every trial:

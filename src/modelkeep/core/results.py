@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from time import perf_counter
@@ -16,6 +17,7 @@ import torch
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from modelkeep.core.errors import InputError, ResultError
+from modelkeep.core.sources import search
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,13 +113,21 @@ Tensor = Annotated[torch.Tensor, PlainSerializer(_encode_tensor), PlainValidator
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a result comes from, so that it can be made again."""
+    """Where a result comes from, so that it can be made again.
+
+    `method` (`attack/pgd`), its `settings` as JSON, the `python` expression that makes it and its command-line
+    `options` are there where a declared method was called.
+    """
 
     model: str | None
     data: str | None
     seed: int
     seconds: float
     version: str
+    method: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    python: str = ""
+    options: str = ""
 
 
 @contextmanager
@@ -139,7 +149,8 @@ def measured(seed: int, model: str | None = None, data: str | None = None) -> It
 class Result:
     """The base of all results. A capability adds its fields, `rows` and, where it helps, `draw`.
 
-    `schema` is raised when the fields change their meaning; JSON of another schema is refused, not guessed at.
+    `kind` is the name under which it is stored, for ever: `class Attacked(Result, kind="attacked")`. `schema` is its
+    version. It is raised when the fields change their meaning; JSON of another schema is refused, not guessed at.
     """
 
     schema: ClassVar[int] = 1
@@ -147,17 +158,37 @@ class Result:
         arbitrary_types_allowed=True, ser_json_inf_nan="strings", extra="forbid"
     )
     _kinds: ClassVar[dict[str, type[Result]]] = {}
+    _kind: ClassVar[str] = ""
 
     provenance: Provenance = field(repr=False)
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, kind: str = "", **options: Any) -> None:
         super().__init_subclass__(**options)
-        Result._kinds[cls.kind()] = cls
+        # A user's class without a kind is stored by its place, and must stay there.
+        cls._kind = kind or f"{cls.__module__}.{cls.__qualname__}"
+        Result._kinds[cls._kind] = cls
 
     @classmethod
     def kind(cls) -> str:
-        """The name under which this type of result is stored: package and class."""
-        return f"{cls.__module__}.{cls.__qualname__}"
+        """The name under which this type of result is stored."""
+        return cls._kind
+
+    @property
+    def python(self) -> str:
+        """The Python line that makes this result again; empty where it does not come from a declared method."""
+        p = self.provenance
+        return f"{p.python}(model, data, seed={p.seed})" if p.method is not None else ""
+
+    @property
+    def command(self) -> str:
+        """The command that makes this result again; empty where it does not come from a declared method."""
+        p = self.provenance
+        if p.method is None:
+            return ""
+        verb, _, name = p.method.partition("/")
+        return " ".join(
+            filter(None, [f"modelkeep {verb} MODEL --data DATA --method {name}", p.options, f"--seed {p.seed}"])
+        )
 
     def rows(self) -> list[tuple[str, str]]:
         """What a person reads: a label and a value per line."""
@@ -207,10 +238,7 @@ class Result:
             kind, schema = body.pop("kind"), body.pop("schema")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
             raise ResultError(f"This is not a stored ModelKeep result: {error!r}.") from error
-        if isinstance(kind, str) and kind.startswith("modelkeep."):
-            with suppress(ImportError):  # our own kinds are known without an import by the reader
-                import_module(kind.rpartition(".")[0])
-        found = Result._kinds.get(kind)
+        found = _find_kind(kind)
         if found is None:
             raise ResultError(f"Unknown kind of result '{kind}'. Import the module that defines it, then read again.")
         if not issubclass(found, cls):
@@ -224,3 +252,24 @@ class Result:
             return TypeAdapter(found).validate_python(body)
         except ValidationError as error:
             raise ResultError(f"This stored {found.__name__} is damaged: {error}") from error
+
+
+_KIND = re.compile(r'^class \w+\(\w+, kind="(?P<kind>[^"]+)"', re.MULTILINE)
+
+
+def _find_kind(kind: object) -> type[Result] | None:
+    """The type of that kind; the module that defines it is imported if it is one of ours."""
+    if not isinstance(kind, str):
+        return None
+    if kind not in Result._kinds and kind.startswith("modelkeep."):
+        # Until version 0.1 a kind was the class's place at that time: modelkeep.attack.attacked.Attacked.
+        name = kind.rpartition(".")[2]
+        kind = _RENAMED.get(kind, re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower())
+    if kind not in Result._kinds:
+        for module, match in search(_KIND, f'kind="{kind}"'):
+            if match["kind"] == kind:
+                import_module(module)
+    return Result._kinds.get(kind)
+
+
+_RENAMED = {"modelkeep.govern.ledger.auditing.Audit": "ledger-audit"}

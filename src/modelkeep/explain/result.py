@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Explained(Result):
+class Explained(Result, kind="explained"):
     """The influence of every unit at a slice on a quantity, for each of the `inputs: (n, ...)`.
 
     Over a `DataSet` there is one explanation of all `examples`: n is 1, `inputs`, `activation` and `values` are their

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FidelityCurve(Result):
+class FidelityCurve(Result, kind="fidelity-curve"):
     """The `fidelity` and the `accuracy` of copies that learnt from the first `queries` answers."""
 
     strategy: str

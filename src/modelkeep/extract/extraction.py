@@ -31,7 +31,7 @@ Unstored = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Extraction(Result):
+class Extraction(Result, kind="extraction"):
     """How good the stolen copy is, on test data that neither it nor the target was trained on.
 
     `accuracy` is the share of true labels that the substitute gives, `fidelity` the share of the target's own labels.

@@ -19,7 +19,7 @@ from modelkeep.core.results import Estimate, Result, measured
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class InformationBound(Result):
+class InformationBound(Result, kind="information-bound"):
     """Lemma 2 for one query against a quantiser, and the loss that the best recovery had on the same predictions.
 
     `entropy` is the estimate of h(Y|Ŷ) in nats: −∞ as soon as one answer stands for one prediction only, and then

@@ -74,7 +74,7 @@ def calibrate(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Detected(Result):
+class Detected(Result, kind="detected"):
     """How well a detector tells the inputs that an attack found from their originals."""
 
     detector: str

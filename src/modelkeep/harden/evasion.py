@@ -26,7 +26,7 @@ NOTICED = "noticed by the detector"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evaded(Result):
+class Evaded(Result, kind="evaded"):
     """How model and detector stand together. An example is lost where the answer is wrong and nothing is noticed.
 
     `clean` is how often a clean input is answered rightly without an alarm, `held` how often the attack failed.

@@ -42,7 +42,7 @@ TEMPERATURE = 20.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Hardened(Result):
+class Hardened(Result, kind="hardened"):
     """What hardening did to a model, measured on held-out data.
 
     `seconds` is the time of the training and `cost` that of one update over that of one update of plain training.

@@ -47,7 +47,7 @@ class Defence:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scored(Result):
+class Scored(Result, kind="scored"):
     """How a defence stands. All are accuracies of the defended model, but `undefended`: the other one's, attacked.
 
     `ignoring` is under inputs made for the undefended network and `adaptive` under those made for the defended one;
@@ -87,7 +87,7 @@ class Scored(Result):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scoreboard(Result):
+class Scoreboard(Result, kind="scoreboard"):
     """Several defences against the same attacks on the same data, by name."""
 
     clean: Estimate

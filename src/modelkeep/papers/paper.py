@@ -77,7 +77,7 @@ class Claim:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PaperTable(Result):
+class PaperTable(Result, kind="paper-table"):
     """A table of a paper made again, one `Cell` per number."""
 
     study: str
@@ -123,7 +123,7 @@ class PaperTable(Result):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PaperCurves(Result):
+class PaperCurves(Result, kind="paper-curves"):
     """A figure of a paper made again: named curves over `x`, a point None where its trial is missing.
 
     `paper` has the paper's own values of a curve where it prints them or gives a formula; where it has only a

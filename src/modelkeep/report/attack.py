@@ -17,7 +17,7 @@ from modelkeep.report.picture import Picture
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AttackReport(Result):
+class AttackReport(Result, kind="attack-report"):
     """What an attack found, in figures; the inputs themselves are in `adversarial.npz`."""
 
     model_name: str

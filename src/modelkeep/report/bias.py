@@ -16,7 +16,7 @@ Mitigation = Literal["experts", "parity", "l1"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bias(Result):
+class Bias(Result, kind="bias"):
     """The amplification on data that the model was not trained on, and the way its features point.
 
     Where a mitigation was asked for, `mitigated` says what it did on the training data, and `after` what the new model

@@ -81,7 +81,7 @@ class AtSlice:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Explanations(Result):
+class Explanations(Result, kind="explanations"):
     """Examples of the data, explained slice by slice. Pictures are drawn for the page and left out of JSON."""
 
     model_name: str

@@ -62,7 +62,7 @@ class Judged:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learned(Result):
+class Learned(Result, kind="learned"):
     """A finished run of an agent: one evaluation per point of the grid, the first before it learned anything."""
 
     agent: str

@@ -59,7 +59,7 @@ class Study:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class StudyResult(Result):
+class StudyResult(Result, kind="study-result"):
     """How a study stands: one record per trial, in the study's order."""
 
     study: str

@@ -35,7 +35,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fitted(Result):
+class Fitted(Result, kind="fitted"):
     """A finished training. `model` is the fingerprint of the trained weights, those of evaluation `best` of the
     history; the provenance's is that of the weights that the training started from."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProxySet(Result):
+class ProxySet(Result, kind="proxy-set"):
     """Which candidates look like the target's training data: `chosen: (n,)`, where D(f(x̃)) > ½.
 
     `original: (n,)` is D's probability and `surest: (n,)` the probability that the target gave to its answer.

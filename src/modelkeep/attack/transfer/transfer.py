@@ -25,7 +25,7 @@ from modelkeep.training import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Transferred(Attacked):
+class Transferred(Attacked, kind="transferred"):
     """What an attack through a proxy found, and how each part of it went.
 
     `questions` were put to the target, and the proxy learnt from `chosen` of the answers. `agreement` is the share of

@@ -28,7 +28,7 @@ RECIPE = Recipe(epochs=30, batch_size=64, learning_rate=5e-3)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Upset(Result):
+class Upset(Result, kind="upset"):
     """One perturbation per target class, and how often each moves held-out examples there.
 
     `perturbation: (targets, *input_shape)`, none of whose values exceeds `radius`; `success_rate` counts the examples

@@ -60,7 +60,7 @@ class Sensitivity:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ConceptSensitivity(Result):
+class ConceptSensitivity(Result, kind="concept-sensitivity"):
     """How a quantity depends on each of some concepts, tested together."""
 
     quantity: str

@@ -24,7 +24,7 @@ RIDGE = 0.1  # the penalty per example, in units of the standardised activations
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Concept(Result):
+class Concept(Result, kind="concept"):
     """A direction at a slice, `vector: (units,)`, that tells examples of a concept from others.
 
     It is one standard deviation long: that of each unit over the examples, in the shares that the classifier gives

@@ -23,7 +23,7 @@ SHARE = 0.9  # of the influence on a unit that its box holds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Exemplars(Result):
+class Exemplars(Result, kind="exemplars"):
     """For each of `units`, the `count` examples with its largest activation, the strongest first.
 
     The activation of a channel is its largest over all positions; `position: (units, count, dimensions)` says where in

@@ -32,7 +32,7 @@ class Mover:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UnitSheet(Result):
+class UnitSheet(Result, kind="unit-sheet"):
     """Units at a slice, the most influential first, each with what it may stand for.
 
     `influence` is that of each unit on the quantity, over `examples`. `exemplars` are the inputs that activate it

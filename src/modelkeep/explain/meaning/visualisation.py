@@ -31,7 +31,7 @@ NOISE = 32  # inputs of noise that tell what the quantity is where there is noth
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Visualised(Result):
+class Visualised(Result, kind="visualised"):
     """An input `(*input_shape)` that was optimised for a quantity, and what the quantity is there.
 
     `curve: (steps,)` is the quantity at each step, under the transformations. For scale: the quantity `on_noise`, and

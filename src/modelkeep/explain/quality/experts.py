@@ -41,7 +41,7 @@ class Kept:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Experts(Result):
+class Experts(Result, kind="experts"):
     """How far the most influential units of a slice carry a class.
 
     `kept` keeps the most influential ones, `random` as many that are drawn anew for each example, and `whole` all.

@@ -18,7 +18,7 @@ Sign = Literal["positive", "absolute"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Localisation(Result):
+class Localisation(Result, kind="localisation"):
     """How well the salient pixels fall inside the masks: whether the MODEL looks at the subject.
 
     A faithful explanation of a model that looks elsewhere points elsewhere, so a low number speaks against the model

@@ -23,7 +23,7 @@ Measure = Literal["probability", "logit"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OcclusionCurve(Result):
+class OcclusionCurve(Result, kind="occlusion-curve"):
     """The score of the predicted class while more and more of the slice is occluded, or (isolation) kept.
 
     `salient` follows the explanation's order and `random` an order drawn for each example, both at the same

@@ -54,7 +54,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shortcuts(Result):
+class Shortcuts(Result, kind="shortcuts"):
     """The worst place of each class, those with a verdict first, and the classes that had `too_few` examples.
 
     "planted": a mark that sets the class apart from all others, and that the model follows. "decisive": a place that

@@ -60,7 +60,7 @@ class Inside:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Soundness(Result):
+class Soundness(Result, kind="soundness"):
     """On which share of the data the model's explanation is admissible.
 
     `sound` counts the examples with a requirement; `exempt` had none. `by_class` is the same for each true class.

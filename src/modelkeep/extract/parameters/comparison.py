@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Recovery(Result):
+class Recovery(Result, kind="recovery"):
     """A stolen network beside the owner's, both in one form: units of length one, classes centred, units matched."""
 
     schema: ClassVar[int] = 1

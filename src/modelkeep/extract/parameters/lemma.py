@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Distance(Result):
+class Distance(Result, kind="distance"):
     """Both sides of equation (4): the squared distance that a thief kept from the owner's weights, and its bound."""
 
     schema: ClassVar[int] = 1

@@ -28,7 +28,7 @@ BARREN = 3  # directions without a new unit after which a network that is right 
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Stolen(Result):
+class Stolen(Result, kind="stolen"):
     """What came back: the network, or why there is none.
 
     The weights are those of the victim up to what its probabilities cannot tell: the order of units, a positive factor

@@ -66,7 +66,7 @@ class AtCut:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Advice(Result):
+class Advice(Result, kind="advice"):
     """All places of a model, in the order of the run, and the recommended one.
 
     `left_out` are places that were not looked at, because there are many or because the same numbers cross there as at

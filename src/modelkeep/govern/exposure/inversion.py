@@ -59,7 +59,7 @@ class Scale:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Inversion(Result):
+class Inversion(Result, kind="inversion"):
     """How well the inputs were reconstructed from what crosses the cut `slice`.
 
     `error` is the mean squared error over that of guessing the mean input (1: nothing learned, more: misled);

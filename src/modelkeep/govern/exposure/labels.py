@@ -29,7 +29,7 @@ SHARPNESS, SPREADING = 20.0, 0.99
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LabelLeak(Result):
+class LabelLeak(Result, kind="label-leak"):
     """How many of the labels the gradients at the cut `slice` gave away.
 
     `majority` is the accuracy of always guessing the most frequent class. `known` labels per class were known before,

@@ -48,7 +48,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Audit(Result):
+class Audit(Result, kind="ledger-audit"):
     """What an audit of the parties' ledgers found. `missing`: the parties whose ledgers were not there.
 
     Without findings, the ledgers say what happened, as far as one party alone could have changed it. Parties who lie

@@ -20,7 +20,7 @@ from modelkeep.training import interruption
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trained(Result):
+class Trained(Result, kind="trained"):
     """A training in which every update had every party's consent.
 
     `losses` are those of the passes of this session, by the update they led to; `parts` is the fingerprint of each
@@ -49,7 +49,7 @@ class Trained(Result):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evaluated(Result):
+class Evaluated(Result, kind="evaluated"):
     """How well a governed model does on data that one party has the inputs of, and one the labels."""
 
     accuracy: Estimate

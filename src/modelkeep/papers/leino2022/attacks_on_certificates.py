@@ -21,7 +21,7 @@ _BELOW = 1 - 1e-5  # attacks may overstep their radius by the rounding of float3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AttackedCertificates(Result):
+class AttackedCertificates(Result, kind="attacked-certificates"):
     """How many certified inputs there were, how many fell within their radii, and how near an attack came.
 
     `nearest` is the smallest successful change, in certified radii: below 1 it would refute the certificate. `farther`

@@ -27,7 +27,7 @@ class LearningCurve:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LearningTable(PaperTable):
+class LearningTable(PaperTable, kind="learning-table"):
     """What agents reach, in numbers, and how they come there, as a picture."""
 
     curves: tuple[LearningCurve, ...]

@@ -23,7 +23,7 @@ LAST: Mapping[str, str] = {"S3 B1": "S4 B1", "S3 B1 -W": "S4 B1 -W"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CompletionTable(PaperTable):
+class CompletionTable(PaperTable, kind="completion-table"):
     """Ours beside the paper's, and all that was measured of each network or agent: appendix C's rows and the bars."""
 
     hardness: dict[str, Hardness]

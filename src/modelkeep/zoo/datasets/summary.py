@@ -21,7 +21,7 @@ PICTURES_PER_CLASS = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Summary(Result):
+class Summary(Result, kind="summary"):
     """Counts, classes, ranges; for images also the first `pictures: (shown classes, k, c, h, w)` of some classes.
 
     `low`, `high` and `mean` have one value per feature of a table, and one value for anything else. `missing` says

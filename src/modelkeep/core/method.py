@@ -1,0 +1,258 @@
+"""Method: the one declaration of a thing with settings. Options, tables, tests and records all come from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
+from functools import wraps
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, dataclass_transform, get_type_hints
+
+from modelkeep.core.errors import bad_parameter
+from modelkeep.core.registry import Declaration
+
+if TYPE_CHECKING:
+    from modelkeep.core.results import Result
+
+Access = Literal["weights", "scores", "labels"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a field of a method may be: a line of documentation, and its range or its choices."""
+
+    doc: str
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[Any, ...] = ()
+
+    def admits(self, value: Any) -> bool:
+        """Whether `value` lies in the range or among the choices. NaN lies in no range."""
+        return (
+            (not self.choices or value in self.choices)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.above is None or value > self.above)
+            and (self.at_most is None or value <= self.at_most)
+            and (self.below is None or value < self.below)
+        )
+
+    @property
+    def allowed(self) -> str:
+        """The range in words.
+
+        >>> Setting("A share.", above=0, at_most=1).allowed
+        'above 0 and at most 1'
+        """
+        words = {"at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
+        told = [f"{word} {limit:g}" for word, limit in words.items() if limit is not None]
+        told += [f"one of {', '.join(map(repr, self.choices))}"] if self.choices else []
+        return " and ".join(told)
+
+
+def setting(
+    doc: str,
+    *,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    choices: tuple[Any, ...] = (),
+) -> Any:
+    """A field of a method, with its line of documentation and its range. Without a default it must be given.
+
+    A default of None means that the method finds the value itself; None is then always allowed.
+    """
+    told = Setting(doc, at_least, above, at_most, below, choices)
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata={"setting": told})
+    return field(default=default, metadata={"setting": told})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+def declare(
+    family: str,
+    name: str,
+    *,
+    access: Access | None = None,
+    paper: str = "",
+    extra: str = "",
+    does: str = "",
+    kw_only: bool = True,
+) -> Callable[[T], T]:
+    """Declare a method, or anything else that has a name and settings, in the registry.
+
+    A class becomes a frozen dataclass whose settings are checked when it is made. A call of it with a model and data
+    says in its result how to repeat it. A value (`MNIST = declare("dataset", "mnist", does="…")(DataSet(…))`) stays as
+    it is. All arguments are literals: `registry` reads them without importing the module.
+
+    >>> @declare("example", "nudge", access="labels", paper="Saha2020, eq. 2.10")
+    ... class Nudge:
+    ...     \"\"\"One small step.\"\"\"
+    ...
+    ...     size: float = setting("How far.", default=0.1, above=0)
+    >>> Nudge(size=-1)
+    Traceback (most recent call last):
+    modelkeep.core.errors.InputError: The 'size' parameter of Nudge must be above 0. Got -1 instead.
+    """
+
+    def decorate(thing: T) -> T:
+        if isinstance(thing, type):
+            _prepare(thing, kw_only)
+            told = does or (thing.__doc__ or "").strip().split("\n")[0]
+            home = f"{thing.__module__}:{thing.__qualname__}"
+            thing.declaration = Declaration(family, name, home, told, access or "", paper, extra)  # type: ignore[attr-defined]
+        return thing
+
+    return decorate
+
+
+def declaration_of(method: object) -> Declaration | None:
+    """The declaration of a method or of its class; None where it has none of its own."""
+    kind = method if isinstance(method, type) else type(method)
+    found = vars(kind).get("declaration")
+    return found if isinstance(found, Declaration) else None
+
+
+@dataclass(frozen=True)
+class Option:
+    """A setting of a method as a command line, a form or a table shows it."""
+
+    name: str
+    type: Any
+    default: Any
+    setting: Setting
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is MISSING
+
+
+def options_of(method: type) -> tuple[Option, ...]:
+    """The settings of a method in their order, with their types."""
+    hints = get_type_hints(method)
+    return tuple(Option(each.name, hints[each.name], _default(each), told) for each, told in _settings(method))
+
+
+def settings_of(method: object) -> dict[str, Any]:
+    """The settings of a method as JSON: what was run."""
+    from modelkeep.core.description import described
+
+    told: dict[str, Any] = {}
+    for each, _ in _settings(type(method)):
+        value = getattr(method, each.name)
+        own = declaration_of(value)
+        told[each.name] = {"name": own.name, **settings_of(value)} if own is not None else _plain(value, described)
+    return told
+
+
+def python_of(method: object) -> str:
+    """The Python expression that makes this method: its class, and the settings that are not the default.
+
+    >>> python_of(Setting("A share.", at_most=1))
+    "Setting(doc='A share.', at_most=1)"
+    """
+    given = []
+    for each in fields(method):  # type: ignore[arg-type]
+        value, default = getattr(method, each.name), _default(each)
+        if default is MISSING or (value is not default and repr(value) != repr(default)):
+            told = python_of(value) if is_dataclass(value) and not isinstance(value, type) else repr(value)
+            given.append(f"{each.name}={told}")
+    return f"{type(method).__name__}({', '.join(given)})"
+
+
+def command_of(method: object) -> str:
+    """The options of the command line that give this method its settings."""
+    told = []
+    for each, _ in _settings(type(method)):
+        value, default = getattr(method, each.name), _default(each)
+        if value is None or (default is not MISSING and repr(value) == repr(default)):
+            continue
+        option = each.name.replace("_", "-")
+        if isinstance(value, bool):
+            told.append(f"--{option}" if value else f"--no-{option}")
+        elif isinstance(value, int | float | str):
+            told.append(f"--{option} {value}")
+        else:  # a tensor, a recipe: a value that only Python can give
+            told.append(f"--{option} …")
+    return " ".join(told)
+
+
+def check_settings(method: object) -> None:
+    """Refuse a setting that is out of its range, in the one form of message."""
+    for each, told in _settings(type(method)):
+        value = getattr(method, each.name)
+        if value is None and _default(each) is None:
+            continue
+        try:
+            fits = told.admits(value)
+        except TypeError:  # a text where a number belongs
+            fits = False
+        if not fits:
+            raise bad_parameter(type(method).__name__, each.name, told.allowed, value)
+
+
+def _settings(method: type) -> Iterator[tuple[Field[Any], Setting]]:
+    for each in fields(method):
+        told = each.metadata.get("setting")
+        if isinstance(told, Setting):
+            yield each, told
+
+
+def _default(each: Field[Any]) -> Any:
+    return each.default_factory() if each.default_factory is not MISSING else each.default
+
+
+def _plain(value: Any, otherwise: Callable[[Any], Any]) -> Any:
+    try:
+        return json.loads(json.dumps(value))
+    except TypeError:
+        return otherwise(value)
+
+
+def _prepare(kind: type, kw_only: bool) -> None:
+    own = vars(kind).get("__post_init__")
+
+    def check(self: object) -> None:
+        check_settings(self)
+        if own is not None:
+            own(self)
+
+    kind.__post_init__ = check  # type: ignore[attr-defined]
+    # Its own call, or that of a base of several methods, which is not declared itself.
+    call = next((vars(each)["__call__"] for each in kind.__mro__ if "__call__" in vars(each)), None)
+    if call is not None and {"model", "data"} <= signature(call).parameters.keys() and not hasattr(call, "records"):
+        type.__setattr__(kind, "__call__", _recorded(call))
+    dataclass(frozen=True, kw_only=kw_only)(kind)
+
+
+def recorded(result: Result, method: object) -> Result:
+    """The result, which now says which method and settings made it."""
+    own = declaration_of(method)
+    name = f"{own.family}/{own.name}" if own is not None else None
+    told = replace(
+        result.provenance,
+        method=name,
+        settings=settings_of(method),
+        python=python_of(method),
+        options=command_of(method),
+    )
+    return replace(result, provenance=told)
+
+
+def _recorded(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def run(self: object, *arguments: Any, **named: Any) -> Any:
+        from modelkeep.core.results import Result
+
+        found = call(self, *arguments, **named)
+        return recorded(found, self) if isinstance(found, Result) else found
+
+    run.records = True  # type: ignore[attr-defined]
+    return run
