@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Three test processes on two cores, as many wait for processes that they started; each uses one thread (tests/conftest.py).
 WORKERS ?= 3
 
-.PHONY: setup demo test check unit bench docs clean system peers
+.PHONY: setup demo test check unit bench docs wheel clean system peers
 
 setup: $(STAMP)
 
@@ -50,5 +50,9 @@ bench: setup
 docs: setup
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 
+# The source distribution and the wheel, in dist/; tests/test_wheel.py installs the wheel in an empty environment.
+wheel: setup
+	$(BIN)/python tools/build_wheel.py dist
+
 clean:
-	rm -rf $(VENV) .peers docs/_build modelkeep-out
+	rm -rf $(VENV) .peers docs/_build dist modelkeep-out

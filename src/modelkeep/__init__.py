@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from modelkeep.core.lazy import attach
 
 if TYPE_CHECKING:
     from modelkeep.core.access import Labels, Scores, Weights
@@ -19,21 +20,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Loaded on first use, so that `import modelkeep` and `modelkeep --help` start at once.
-_HOMES = {
-    "Cut": "core.slices",
-    "Data": "core.data",
-    "Estimate": "core.results",
-    "Labels": "core.access",
-    "Model": "core.model",
-    "ModelKeepError": "core.errors",
-    "Preprocessing": "core.card",
-    "Result": "core.results",
-    "Scores": "core.access",
-    "Slice": "core.slices",
-    "Weights": "core.access",
-}
-
 __all__ = [
     "Cut",
     "Data",
@@ -46,20 +32,10 @@ __all__ = [
     "Scores",
     "Slice",
     "Weights",
+    "architectures",
+    "datasets",
+    "pretrained",
 ]
 
-
-# Where a user looks for them; the rooms themselves stand in `zoo`.
-_ROOMS = {"architectures": "zoo.architectures", "datasets": "zoo.datasets", "pretrained": "zoo.pretrained"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return import_module(f"modelkeep.{_ROOMS[name]}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'modelkeep' has no attribute '{name}'")
-    return getattr(import_module(f"modelkeep.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+# Loaded on first use, so that `import modelkeep` and `modelkeep --help` start at once.
+__getattr__, __dir__ = attach(__name__)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from modelkeep.core.lazy import attach
 
 if TYPE_CHECKING:
     from modelkeep.certify.certification import Certified, certify
@@ -16,35 +17,6 @@ if TYPE_CHECKING:
     from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smoothed, smooth
     from modelkeep.certify.surfaces import Surface, surface
     from modelkeep.certify.training import orthogonal, train_certified
-
-# Loaded on first use: the verifier in this package must run where there is no torch.
-_HOMES = {
-    "ABSTAINED": "smoothing",
-    "Affinity": "guarantees",
-    "Certified": "certification",
-    "EMMA": "objectives",
-    "GloRoCrossEntropy": "objectives",
-    "GloRoNet": "gloro",
-    "GloRoTrades": "objectives",
-    "Guarantee": "guarantees",
-    "Lipschitz": "constants",
-    "LipschitzBelow": "lower_bounds",
-    "LipschitzMargin": "objectives",
-    "NamedSets": "named_sets",
-    "NoisyTraining": "smoothing",
-    "RelaxedTopK": "guarantees",
-    "Smoothed": "smoothing",
-    "Standard": "guarantees",
-    "Surface": "surfaces",
-    "certify": "certification",
-    "lipschitz": "constants",
-    "lipschitz_below": "lower_bounds",
-    "named_sets": "named_sets",
-    "orthogonal": "training",
-    "smooth": "smoothing",
-    "surface": "surfaces",
-    "train_certified": "training",
-}
 
 __all__ = [
     "ABSTAINED",
@@ -74,12 +46,5 @@ __all__ = [
     "train_certified",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'modelkeep.certify' has no attribute '{name}'")
-    return getattr(import_module(f"modelkeep.certify.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# Loaded on first use: the verifier in this package must run where there is no torch.
+__getattr__, __dir__ = attach(__name__)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from modelkeep.core.lazy import attach
 
 if TYPE_CHECKING:
     from modelkeep.govern.agreement.agreement import Agreement
@@ -21,41 +22,6 @@ if TYPE_CHECKING:
     from modelkeep.govern.session.passes import Consent, Pass
     from modelkeep.govern.session.runs import Evaluated, Trained, evaluate, infer, train
     from modelkeep.govern.wire.settings import Wire
-
-# Loaded on first use: a person who withdraws consent must not wait for torch.
-_HOMES = {
-    "Advice": "exposure",
-    "Agreement": "agreement.agreement",
-    "Audit": "ledger",
-    "Consent": "session.passes",
-    "ConsentState": "consent",
-    "Evaluated": "session.runs",
-    "Folder": "folder",
-    "Identity": "identity",
-    "Leader": "session.leader",
-    "Ledger": "ledger",
-    "Material": "agreement.terms",
-    "Member": "agreement.terms",
-    "Party": "session.party",
-    "Pass": "session.passes",
-    "Policy": "consent",
-    "PublicIdentity": "identity",
-    "Trained": "session.runs",
-    "Window": "consent",
-    "Wire": "wire.settings",
-    "advise": "exposure",
-    "assemble": "piece.files",
-    "audit": "ledger",
-    "draft": "agreement.draft",
-    "evaluate": "session.runs",
-    "infer": "session.runs",
-    "infer_labels": "exposure",
-    "invert": "exposure",
-    "open_reading": "ledger",
-    "serve": "session.member",
-    "split": "piece.files",
-    "train": "session.runs",
-}
 
 __all__ = [
     "Advice",
@@ -91,12 +57,5 @@ __all__ = [
     "train",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'modelkeep.govern' has no attribute '{name}'")
-    return getattr(import_module(f"modelkeep.govern.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+# Loaded on first use: a person who withdraws consent must not wait for torch.
+__getattr__, __dir__ = attach(__name__)

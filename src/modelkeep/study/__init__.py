@@ -7,9 +7,9 @@ Study('means', 6 trials)
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from modelkeep.core.lazy import attach
 from modelkeep.study.trial import Trial, grid, workdir, working_in
 
 if TYPE_CHECKING:
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from modelkeep.study.local import Limits, Local
     from modelkeep.study.ray import Ray
     from modelkeep.study.study import Study, StudyResult, run
-
-# Loaded on first use: `modelkeep study list` needs the ledger and no torch.
-_HOMES = {
-    "Ledger": "ledger",
-    "Limits": "local",
-    "Local": "local",
-    "Ray": "ray",
-    "Record": "ledger",
-    "Study": "study",
-    "StudyResult": "study",
-    "run": "study",
-}
 
 __all__ = [
     "Ledger",
@@ -45,8 +33,5 @@ __all__ = [
     "working_in",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'modelkeep.study' has no attribute '{name}'")
-    return getattr(import_module(f"modelkeep.study.{_HOMES[name]}"), name)
+# Loaded on first use: `modelkeep study list` needs the ledger and no torch.
+__getattr__, __dir__ = attach(__name__)

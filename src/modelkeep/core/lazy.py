@@ -1,0 +1,56 @@
+"""Packages whose names are imported on first use, so that a command starts at once and needs no torch to print help.
+
+A package says once where its names live, in the block that type checkers read, and `attach` takes them from there:
+
+    from modelkeep.core.lazy import attach
+
+    if TYPE_CHECKING:
+        from modelkeep.certify.gloro import GloRoNet
+
+    __all__ = ["GloRoNet"]
+    __getattr__, __dir__ = attach(__name__)
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+
+def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The functions `__getattr__` and `__dir__` of `package`.
+
+    >>> import modelkeep
+    >>> modelkeep.Model.__module__
+    'modelkeep.core.model'
+    """
+
+    def get(name: str) -> Any:
+        home = None if name.startswith("__") else _homes(package).get(name)
+        if home is None:
+            raise AttributeError(f"module '{package}' has no attribute '{name}'")
+        return getattr(__import__(home, fromlist=[name]), name)
+
+    def names() -> list[str]:
+        public: list[str] = sys.modules[package].__all__
+        return public
+
+    return get, names
+
+
+@cache
+def _homes(package: str) -> dict[str, str]:
+    """The module that each name is imported from under `if TYPE_CHECKING:` in the package's own source."""
+    source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+    return {
+        alias.asname or alias.name: statement.module
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.module is not None
+        for alias in statement.names
+    }
