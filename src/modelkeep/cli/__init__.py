@@ -19,6 +19,8 @@ from modelkeep.cli.extract import extract
 from modelkeep.cli.harden import harden
 from modelkeep.core.errors import ModelKeepError
 
+__all__ = ["app", "main"]
+
 app = typer.Typer(
     name="modelkeep",
     no_args_is_help=True,

@@ -30,10 +30,10 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
     """
 
     def get(name: str) -> Any:
-        home = None if name.startswith("__") else _homes(package).get(name)
-        if home is None:
+        if name.startswith("__") or name not in _homes(package):
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        return getattr(__import__(home, fromlist=[name]), name)
+        home, original = _homes(package)[name]
+        return getattr(__import__(home, fromlist=[original]), original)
 
     def names() -> list[str]:
         public: list[str] = sys.modules[package].__all__
@@ -43,11 +43,11 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
 @cache
-def _homes(package: str) -> dict[str, str]:
-    """The module that each name is imported from under `if TYPE_CHECKING:` in the package's own source."""
+def _homes(package: str) -> dict[str, tuple[str, str]]:
+    """The module, and the name in it, of each import under `if TYPE_CHECKING:` in the package's own source."""
     source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
     return {
-        alias.asname or alias.name: statement.module
+        alias.asname or alias.name: (statement.module, alias.name)
         for block in ast.parse(source).body
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for statement in block.body

@@ -15,6 +15,8 @@ from modelkeep.cli.govern.inspect import audit, status
 from modelkeep.cli.govern.run import evaluate, infer, serve, train
 from modelkeep.cli.govern.weights import assemble, export, split
 
+__all__ = ["app"]
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",

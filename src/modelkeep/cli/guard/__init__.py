@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from modelkeep.guard.gateway.config import Config
     from modelkeep.guard.gateway.service import Service
 
+__all__ = ["app"]
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
