@@ -91,7 +91,7 @@ def test_the_wheel_holds_the_files_that_are_not_python(wheel: Path) -> None:
 
 
 def _is_data(path: Path) -> bool:
-    return path.suffix not in (".py", ".pyc") and ".egg-info" not in str(path)
+    return path.suffix != ".py" and path.parent.name != "__pycache__" and ".egg-info" not in str(path)
 
 
 def test_the_environment_is_empty(empty: Path) -> None:

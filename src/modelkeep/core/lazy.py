@@ -17,6 +17,7 @@ import ast
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         if name.startswith("__") or name not in _homes(package):
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         home, original = _homes(package)[name]
+        if home == package:  # one of its own modules, which it would ask itself for again
+            return import_module(f"{home}.{original}")
         return getattr(__import__(home, fromlist=[original]), original)
 
     def names() -> list[str]:
