@@ -17,6 +17,7 @@ from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
 from modelkeep.cli.extract import extract
 from modelkeep.cli.harden import harden
+from modelkeep.cli.methods import methods
 from modelkeep.core.errors import ModelKeepError
 
 __all__ = ["app", "main"]
@@ -38,6 +39,7 @@ app.command()(harden)
 app.command()(bias)
 app.command()(extract)
 app.command()(complete)
+app.command()(methods)
 app.command()(doctor)
 app.add_typer(certify.app, name="certify")
 app.add_typer(data.app, name="data")
