@@ -108,6 +108,8 @@ def test_a_result_says_how_to_repeat_it(small_cnn: Model) -> None:
     assert result.python == "MeanConfidence(share=0.5, mask=tensor([1., 1.]))(model, data, seed=3)"
     assert result.command == "modelkeep test MODEL --data DATA --method confidence --share 0.5 --mask … --seed 3"
     assert Confidence.from_json(result.to_json()).command == result.command
+    printed = " ".join(str(result).split())
+    assert f"again: {result.command}" in printed
 
 
 def test_settings_of_a_method_are_json_and_python_makes_it_again() -> None:

@@ -201,13 +201,12 @@ class Result:
     def table(self) -> Table:
         """The rows as a rich table, with provenance below."""
         from rich.table import Table
+        from rich.text import Text
 
         p = self.provenance
-        table = Table(
-            title=type(self).__name__,
-            show_header=False,
-            caption=f"seed {p.seed} · {p.seconds:.2f} s · modelkeep {p.version}",
-        )
+        made = f"seed {p.seed} · {p.seconds:.2f} s · modelkeep {p.version}"
+        repeat = [f"again: {line}" for line in (self.command, self.python) if line]
+        table = Table(title=type(self).__name__, show_header=False, caption=Text("\n".join([made, *repeat])))
         table.add_column(style="bold")
         table.add_column()
         for label, value in self.rows():
