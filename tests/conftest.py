@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -11,6 +12,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Hundreds of commands are started; each would compile all of ModelKeep again where Python may not keep the result.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# A background job ignores SIGINT, and so would every process that a test starts and then interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import torch
 from hypothesis import settings

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,12 @@ from modelkeep.cli import papers
 from modelkeep.cli.study import app
 from modelkeep.core.errors import InputError, StudyError
 from modelkeep.core.results import Result
+from processes import PATIENCE, wait_until
 
 MODULE = """
 import time
 from modelkeep.study import Trial
-from modelkeep.study.paper import PaperCurves, PaperStudy, curves
+from modelkeep.papers.paper import PaperCurves, PaperStudy, curves
 
 def measure(*, seed, x, wait):
     with open("log", "a") as file:
@@ -85,10 +85,10 @@ def test_run_writes_table_result_and_picture_and_runs_nothing_again(project: Pat
 def test_a_stopped_run_goes_on_where_it_was(project: Path) -> None:
     (project / "tiny_paper.py").write_text(MODULE.replace("WAIT", "1.5"))
     with subprocess.Popen([*MODELKEEP, "--processes", "1"], stderr=subprocess.PIPE, text=True) as process:
-        while len(log(project)) < 2:  # the second trial has begun, so the first is in the ledger
-            time.sleep(0.02)
+        # The second trial has begun, so the first is in the ledger.
+        wait_until(lambda: len(log(project)) >= 2, process)
         os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "continue with: modelkeep study run tiny --size small --seed 0" in errors
     done = run("--processes", "1")
@@ -120,10 +120,12 @@ def test_a_size_that_a_study_does_not_have_is_refused() -> None:
 
 
 def test_a_study_can_be_run_by_its_name_alone(project: Path) -> None:
-    done = subprocess.run([*MODELKEEP[:-2], "tiny", "--processes", "1"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*MODELKEEP[:-2], "tiny", "--processes", "1"], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     assert log(project) == ["1", "2", "3"]
-    unknown = subprocess.run([*MODELKEEP[:-2], "tinny"], capture_output=True, text=True, timeout=120)
+    unknown = subprocess.run([*MODELKEEP[:-2], "tinny"], capture_output=True, text=True, timeout=PATIENCE)
     assert unknown.returncode == 2
     assert "No such command 'tinny'" in unknown.stderr
 

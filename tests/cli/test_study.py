@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from typer.testing import CliRunner
 from modelkeep.cli.study import app
 from modelkeep.core.errors import StudyError
 from modelkeep.study import Ledger, Trial, grid
+from processes import PATIENCE, wait_until
 
 MODULE = """
 import os, time
@@ -124,10 +124,9 @@ def test_ctrl_c_says_how_to_go_on(project: Path) -> None:
     with Ledger() as ledger:
         ledger.remember("slow", grid("project_trials:measure", {"x": [1, 2], "wait": [0.0, 60.0]}))
     with subprocess.Popen([*MODELKEEP, "resume", "slow"], stderr=subprocess.PIPE, text=True) as process:
-        while json.loads(command("list", "--json"))[1]["done"] < 1:
-            time.sleep(0.05)
+        wait_until(lambda: json.loads(command("list", "--json"))[1]["done"] >= 1, process)
         os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "continue with: modelkeep study resume slow" in errors
     assert "Traceback" not in errors

@@ -7,15 +7,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+
+from processes import PATIENCE, wait_until
 
 HERE = Path(__file__).parent
 TRIALS = 14
@@ -75,13 +75,6 @@ class Driven:
         return [(int(x), int(pid)) for x, pid in (line.split() for line in self.log.read_text().splitlines())]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited too long"
-        time.sleep(0.01)
-
-
 def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
@@ -103,7 +96,7 @@ def test_kill_9_loses_no_finished_trial_and_records_none_twice(
     executed: dict[int, int] = {}  # how often each trial with a result was executed when it was recorded
     for enough in (1, 6):
         with driven.start() as process:
-            wait_until(partial(driven.has, enough))
+            wait_until(partial(driven.has, enough), process)
             process.kill()
         # The workers do not outlive their parent.
         wait_until(lambda: all(gone(pid) for _, pid in driven.executions()))
@@ -128,9 +121,9 @@ def test_kill_9_loses_no_finished_trial_and_records_none_twice(
 def test_ctrl_c_stops_at_once_and_keeps_what_is_finished(uninterrupted: list[tuple[Any, ...]], tmp_path: Path) -> None:
     driven = Driven(tmp_path / "stopped")
     with driven.start() as process:
-        wait_until(lambda: driven.has(3))
+        wait_until(lambda: driven.has(3), process)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGINT
     assert b"KeyboardInterrupt" in errors
     assert driven.states()["running"] == 0
@@ -154,7 +147,7 @@ def test_a_worker_killed_from_outside_costs_only_its_attempt(
 ) -> None:
     driven = Driven(tmp_path / "worker")
     with driven.start(processes=1) as process:
-        wait_until(lambda: len(driven.executions()) >= 2)
+        wait_until(lambda: len(driven.executions()) >= 2, process)
         os.kill(driven.executions()[-1][1], signal.SIGKILL)
         assert process.wait() == 0
     assert driven.results() == uninterrupted

@@ -18,6 +18,7 @@ import torch
 from modelkeep import Data, Model
 from modelkeep.core.errors import CheckpointError
 from modelkeep.training import SGD, Adam, EarlyStop, Fitted, Recipe, RMSProp, Step, cross_entropy, fit
+from processes import PATIENCE
 
 Make = Callable[[], Model]
 LIVES = Path(__file__).parent / "lives.py"
@@ -88,7 +89,7 @@ def test_resumed_is_bit_identical(recipe: Recipe, fresh: Make, shapes: Data, tmp
 def test_killed_again_and_again_at_any_moment(tmp_path: Path) -> None:
     def run(name: str, seed: int) -> tuple[bytes, str]:
         command = [sys.executable, str(LIVES), str(tmp_path / f"{name}.checkpoint"), str(tmp_path / name), str(seed)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert done.returncode == 0, done.stderr
         return (tmp_path / name).read_bytes(), done.stdout
 

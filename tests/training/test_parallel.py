@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 from modelkeep.training import cross_entropy, fit
 from modelkeep.training.parallel import ALONE, Group, group
+from processes import PATIENCE
 
 TOGETHER = Path(__file__).parent / "together.py"
 
@@ -29,7 +30,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
     running = [subprocess.Popen(c, env=environment, stderr=subprocess.PIPE, text=True) for c in commands]
     try:
         for process in running:
-            _, complaint = process.communicate(timeout=240)
+            _, complaint = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, complaint
     finally:
         for process in running:
