@@ -28,7 +28,7 @@ class Recorder:
 
 def test_a_watcher_sees_all_tasks_also_when_one_fails() -> None:
     recorder = Recorder()
-    with progress.watched(recorder):
+    with progress.watch(recorder):
         with progress.task("outer", 2) as outer:
             outer.advance()
             with pytest.raises(RuntimeError), progress.task("inner"):
@@ -51,7 +51,7 @@ def test_a_watcher_sees_all_tasks_also_when_one_fails() -> None:
 
 def test_a_log_gets_plain_lines() -> None:
     stream = io.StringIO()
-    with progress.shown(stream), progress.task("PGD", 3) as task:
+    with progress.show(stream), progress.task("PGD", 3) as task:
         for _ in range(3):
             task.advance(note="loss 0.1")
     assert stream.getvalue().startswith("PGD: 3/3 in 0.")
@@ -62,7 +62,7 @@ def test_a_log_gets_plain_lines() -> None:
 def test_a_terminal_gets_bars() -> None:
     parent, child = pty.openpty()
     with open(child, "w") as terminal:
-        with progress.shown(terminal), progress.task("PGD", 3) as task:
+        with progress.show(terminal), progress.task("PGD", 3) as task:
             task.advance(3)
         terminal.flush()
         seen = b""

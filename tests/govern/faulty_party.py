@@ -121,7 +121,7 @@ def _main(folder: Path, port: int, leads: bool, n: int, pipe: Pipe) -> None:
             faults.say("ready", "")
             if leads:
                 leader = Leader(party, patience=120.0, tell=lambda text: faults.say("told", text))
-                with progress.watched(faults):
+                with progress.watch(faults):
                     train(leader)
                 judged = evaluate(leader, data, batch=n // 3)
                 faults.say("over", (judged.accuracy.value, judged.loss))

@@ -96,7 +96,7 @@ def test_what_a_trial_says_of_its_progress_is_shown_and_then_forgotten(ledger: L
     folders = [ledger.workdir(trial) for trial in study.trials]
     folders[0].mkdir(parents=True)
     (folders[0] / "progress.txt").write_text("what an attempt said that was killed")
-    with progress.watched(notes):
+    with progress.watch(notes):
         run(study, ledger, Local(processes=2))
     for trial, x in zip(study.trials, (1, 2), strict=True):
         said = {note for _, note in notes.heard[trial.label]}
@@ -107,7 +107,7 @@ def test_what_a_trial_says_of_its_progress_is_shown_and_then_forgotten(ledger: L
 def test_workers_are_reused_and_tell_how_it_goes(ledger: Ledger) -> None:
     notes = Notes()
     study = Study("state", grid("trials:worker_state", {"x": [0, 1, 2]}))
-    with progress.watched(notes):
+    with progress.watch(notes):
         result = run(study, ledger, Local(processes=1, threads=2))
     assert list(notes.heard) == ["state", *(trial.label for trial in study.trials)]
     assert notes.heard["state"][-1] == (3, "about 0:00:00 left")

@@ -12,7 +12,7 @@ from modelkeep.attack.case import Search, Target
 from modelkeep.attack.keeper import Keeper
 from modelkeep.attack.result import Attacked, summarise
 from modelkeep.core.data import Data
-from modelkeep.core.description import described
+from modelkeep.core.description import describe
 from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.model import Model
@@ -51,7 +51,7 @@ def carry_out(
     if batch_size < 1:
         raise bad_parameter(attack, "batch_size", "at least 1", batch_size)
     model.require_fit(data)
-    original, labels = model.checked(data.x), data.y.to(model.device)
+    original, labels = model.check_inputs(data.x), data.y.to(model.device)
     if model.bounds is not None and not torch.equal(original.clamp(*model.bounds), original):
         raise InputError(
             f"The model takes values in {model.bounds}, but those of '{data.name}' span "
@@ -74,9 +74,9 @@ def carry_out(
                 "model": of_model,
                 "data": of_data,
                 "goal": fingerprint({"goal": goal} | ({} if allowed is None else {"allowed": allowed})),
-                "searches": described(searches),
+                "searches": describe(searches),
                 "attack": attack,
-                "ball": described(ball),
+                "ball": describe(ball),
                 "batch_size": batch_size,
                 "seed": seed,
                 "version": __version__,

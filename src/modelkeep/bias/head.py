@@ -57,7 +57,7 @@ def features_at(model: Model, data: Data, slice: str | None) -> tuple[str, torch
     With `slice=None`, the features are what the linear head sees, or the input where there is no such head.
     """
     model.require_fit(data)
-    x = model.checked(data.x)
+    x = model.check_inputs(data.x)
     head = find_head(model) if slice is None else None
     if head is not None:
         layer = model.module.get_submodule(head.name)

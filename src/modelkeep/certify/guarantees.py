@@ -21,7 +21,7 @@ from functools import cached_property
 import torch
 
 from modelkeep.core.card import class_names
-from modelkeep.core.errors import InputError, bad_parameter, listed, unknown_class
+from modelkeep.core.errors import InputError, bad_parameter, join_names, unknown_class
 
 
 class Guarantee(ABC):
@@ -161,7 +161,7 @@ class Affinity(Guarantee):
         if left_out:
             raise InputError(
                 f"Every class must be in one affinity set at least, or it could never be certified. Not in any: "
-                f"{listed(left_out)}. Give a class that shares with none a set of its own."
+                f"{join_names(left_out)}. Give a class that shares with none a set of its own."
             )
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "groups", groups)

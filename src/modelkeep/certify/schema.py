@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from modelkeep.core.errors import InputError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 from modelkeep.core.norms import Norm
 from modelkeep.core.results import Estimate
 from modelkeep.core.signing import Signer, canonical
@@ -161,7 +161,7 @@ class Certificate(_Plain):
         content = self.model_dump(mode="json")
         lines = [f"{json.dumps(name)}: {_lines(value)}" for name, value in content.items()]
         try:
-            with replacing(path) as unfinished:
+            with replace_file(path) as unfinished:
                 unfinished.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
         except OSError as error:
             raise InputError(f"'{path}' cannot be written: {error.strerror}.") from error

@@ -152,7 +152,7 @@ def smooth(
             raise bad_parameter("smooth", name, allowed, value)
     needed = _needed(samples, alpha, radius, sigma)
     model.require_fit(data)
-    x, of_model, of_data = model.checked(data.x), model.fingerprint(), data.fingerprint()
+    x, of_model, of_data = model.check_inputs(data.x), model.fingerprint(), data.fingerprint()
     prediction = torch.full((len(x),), ABSTAINED)
     radii = torch.zeros(len(x), dtype=torch.float64)
     settings = {"sigma": sigma, "samples": samples, "selection": selection, "alpha": alpha, "radius": radius}

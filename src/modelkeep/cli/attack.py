@@ -93,7 +93,7 @@ def attack(
     run = catalogue.prepared(attack, settings, radius=eps)
     unfinished = out / ".attacks"
     try:
-        with progress.shown(), kept(unfinished):
+        with progress.show(), kept(unfinished):
             found = run(loaded, examined, seed=seed)
             drawn = _curve(found, run, loaded, examined, seed) if curve else None
     except KeyboardInterrupt:

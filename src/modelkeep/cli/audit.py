@@ -60,7 +60,7 @@ def audit(
     from modelkeep.core import progress
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
-    with progress.shown():
+    with progress.show():
         result = run_audit(loaded, examined, Settings(examples=examples), seed=seed, name=Path(model).name)
     conclude(result, out, as_json)
     severities = {finding.severity for finding in result.findings}

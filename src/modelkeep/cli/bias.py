@@ -67,7 +67,7 @@ def bias(
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     chosen_on = training_data(data, train, label, "--mitigate chooses features on") if mitigate is not None else None
-    with progress.shown():
+    with progress.show():
         found = pages.bias(
             loaded, examined, slice=slice, train=chosen_on, method=mitigate, name=Path(model).name, seed=seed
         )

@@ -96,7 +96,7 @@ def certify(
     from modelkeep.certify.certificate import certificate
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
-    from modelkeep.core.files import replacing
+    from modelkeep.core.files import replace_file
     from modelkeep.core.formats.weights import write_weights
     from modelkeep.core.signing import Signer, default_key
 
@@ -106,13 +106,13 @@ def certify(
     chosen = key if key is not None else default_key()
     new = not chosen.exists()
     signer = Signer.at(chosen)
-    with progress.shown():
+    with progress.show():
         made = certificate(
             loaded, examined, radius, norm=norm, guarantee=promise, labelled=labelled, name=Path(model).name
         ).signed(signer)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with replacing(out / "inputs.npz") as unfinished, unfinished.open("wb") as file:
+        with replace_file(out / "inputs.npz") as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(file, x=examined.x.numpy(), y=examined.y.numpy(), classes=np.array(examined.classes))
     except OSError as error:
         raise InputError(f"'{out}' cannot be written: {error.strerror}.") from error
@@ -171,7 +171,7 @@ def train(
     from modelkeep.certify import train_certified
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
-    from modelkeep.core.files import replacing
+    from modelkeep.core.files import replace_file
     from modelkeep.training import Linear, Recipe
 
     trained, examined = _to_train(model, data, weights, input_shape, label, device)
@@ -181,7 +181,7 @@ def train(
     except OSError as error:
         raise InputError(f"'{out}' cannot be made: {error.strerror}.") from error
     checkpoint = out / "certify.checkpoint"
-    with progress.shown():
+    with progress.show():
         train_certified(
             trained,
             training_data(data, learned, label, "Training needs"),
@@ -195,7 +195,7 @@ def train(
         )
         found = certified(trained, examined, radius, norm, guarantee=promise)
     saved = trained.save(out / "certified.safetensors")
-    with replacing(out / "result.json") as unfinished:
+    with replace_file(out / "result.json") as unfinished:
         unfinished.write_text(found.to_json(), encoding="utf-8")
     checkpoint.unlink(missing_ok=True)
     if as_json:

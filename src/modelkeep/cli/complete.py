@@ -155,13 +155,13 @@ def _parts(wanted: list[str] | None, module: nn.Module) -> list[Part]:
 def _procedures(wanted: list[str] | None) -> list[str]:
     """The procedures that the user named, whole or by their first word: T4 is all initialisations."""
     from modelkeep.completion.procedures import PROCEDURES
-    from modelkeep.core.errors import InputError, listed
+    from modelkeep.core.errors import InputError, join_names
 
     found = []
     for text in wanted or ["T1", "T2"]:
         chosen = [name for name in PROCEDURES if text in ("all", name, name.split()[0])]
         if not chosen:
-            raise InputError(f"There is no procedure '{text}'. Known are: all, {listed(list(PROCEDURES))}.")
+            raise InputError(f"There is no procedure '{text}'. Known are: all, {join_names(list(PROCEDURES))}.")
         found += chosen
     return list(dict.fromkeys(found))
 

@@ -52,7 +52,7 @@ def get(
     from modelkeep.zoo import datasets
     from modelkeep.zoo.datasets.dataset import digest
 
-    with progress.shown():
+    with progress.show():
         files = datasets.get(name, copy=copy, cache=cache)
         parts = {"train": datasets.load(name, "train", cache=cache), "test": datasets.load(name, "test", cache=cache)}
     described = _described(name, cache) | {
@@ -92,7 +92,7 @@ def show(
     from modelkeep.core import progress
     from modelkeep.zoo import datasets
 
-    with progress.shown():
+    with progress.show():
         data = datasets.open(source, label=label, ignore=ignore or (), missing=missing, part=part, cache=cache)
     summary = datasets.summarise(data)
     picture = None

@@ -36,7 +36,7 @@ def demo(out: Out = Path("modelkeep-out"), seed: Seed = 0, as_json: AsJson = Fal
         architecture="modelkeep.architectures:small_cnn",
         arguments=arguments,
     )
-    with progress.shown():
+    with progress.show():
         recipe = Recipe(epochs=20, batch_size=64, optimizer=Adam(), learning_rate=2e-3)
         fitted = fit(model, train, cross_entropy, recipe, seed=seed, held_out=test)
         # Digits have 16 grey levels: one of them is 6 % of the range.

@@ -78,7 +78,7 @@ def explain(
     examined, labelled = in_classes_of(loaded, examined)
     quantities = _quantities(loaded, examined, why, rather_than)
     places = [_place(text) for text in slice] if slice else _places(loaded, method)
-    with progress.shown():
+    with progress.show():
         found = explanations(
             loaded,
             examined,

@@ -109,7 +109,7 @@ def extract(
     count = min(queries, len(pool))
     asking = choose(pool, count, seed)
     try:
-        with progress.shown():
+        with progress.show():
             found = steal(
                 fresh(),
                 asking,
@@ -172,19 +172,19 @@ def _architecture(name: str | None) -> Architecture | None:
 
 def _write(found: Extraction, drawn: FidelityCurve | None, out: Path) -> list[Path]:
     """The files, each whole or not at all."""
-    from modelkeep.core.files import replacing
+    from modelkeep.core.files import replace_file
 
     out.mkdir(parents=True, exist_ok=True)
     contents = {"result.json": found.to_json()}
     if drawn is not None:
         contents["curve.json"] = drawn.for_dashboard()
     for name, text in contents.items():
-        with replacing(out / name) as file:
+        with replace_file(out / name) as file:
             file.write_text(text, encoding="utf-8")
     written = [out / name for name in contents]
     written.append(found.substitute.save(out / "substitute.safetensors"))
     if drawn is not None:
-        with replacing(out / "curve.png") as file:
+        with replace_file(out / "curve.png") as file:
             drawn.draw().savefig(file, format="png", dpi=120)
         written.append(out / "curve.png")
     return written

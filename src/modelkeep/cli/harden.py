@@ -95,7 +95,7 @@ def harden(
     measure: Attack = standard if attack == "standard" else pgd
     checkpoint = out / "harden.checkpoint"
     found: Any
-    with progress.shown():
+    with progress.show():
         if compare:
             defences = make_defences(loaded, Setting(learned, recipe, norm, eps, seed), defence or None)
             found = scoreboard(loaded, defences, examined, norm=norm, radius=eps, attack=measure, seed=seed)

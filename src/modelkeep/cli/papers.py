@@ -23,7 +23,7 @@ from modelkeep.cli.study import (
     require_all_done,
     run_shown,
 )
-from modelkeep.core.errors import StudyError, listed
+from modelkeep.core.errors import StudyError, join_names
 from modelkeep.study.ledger import DEFAULT_PATH, Ledger
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def run(
     """
     from rich.console import Console
 
-    from modelkeep.core.files import replacing
+    from modelkeep.core.files import replace_file
     from modelkeep.core.plots import png_bytes
     from modelkeep.papers.paper import PaperTable
 
@@ -137,14 +137,14 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     files = {"result.json": report.to_json().encode(), "figure.png": png_bytes(report.draw())}
     for file, content in files.items():
-        with replacing(folder / file) as unfinished:
+        with replace_file(folder / file) as unfinished:
             unfinished.write_bytes(content)
     written = [*files, *(page.name for page in (report.pages(folder) if isinstance(report, PaperTable) else ()))]
     if as_json:
         typer.echo(report.to_json())
     else:
         Console().print(report)
-        typer.echo(f"Written to {folder}: {listed(written)}.")
+        typer.echo(f"Written to {folder}: {join_names(written)}.")
     require_all_done(result)
 
 

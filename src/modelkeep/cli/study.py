@@ -168,7 +168,7 @@ def run_shown(
     from modelkeep.study import run
 
     try:
-        with progress.shown():
+        with progress.show():
             return run(study, ledger, engine, limits=limits, retries=retries)
     except KeyboardInterrupt:
         done = ledger.counts(study.name)["done"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from modelkeep.completion.curve import Curve, ratio
-from modelkeep.core.errors import InputError, bad_parameter, listed
+from modelkeep.core.errors import InputError, bad_parameter, join_names
 from modelkeep.core.results import Estimate, Result, measured
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Hardness(Result, kind="hardness"):
         if not found:
             raise InputError(
                 f"Nothing was measured for the part '{part}' at α = {alpha}. "
-                f"Parts: {listed(self.parts)}. α: {listed([f'{known:g}' for known in self.alphas])}."
+                f"Parts: {join_names(self.parts)}. α: {join_names([f'{known:g}' for known in self.alphas])}."
             )
         return found
 
@@ -132,7 +132,9 @@ class Hardness(Result, kind="hardness"):
         """The cell of a part, a procedure and α."""
         found = {cell.procedure: cell for cell in self.of(part, alpha)}
         if procedure not in found:
-            raise InputError(f"The part '{part}' was not retrained by '{procedure}', only by {listed(list(found))}.")
+            raise InputError(
+                f"The part '{part}' was not retrained by '{procedure}', only by {join_names(list(found))}."
+            )
         return found[procedure]
 
     def bound(self, part: str, alpha: float) -> Bound:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from modelkeep.core.errors import InputError, bad_parameter, listed
+from modelkeep.core.errors import InputError, bad_parameter, join_names
 from modelkeep.training.batches import derived_seed
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -157,4 +157,4 @@ def _within(name: str, layers: tuple[str, ...]) -> bool:
 
 
 def _few(names: list[str]) -> str:
-    return listed([name for name in names if name])
+    return join_names([name for name in names if name])

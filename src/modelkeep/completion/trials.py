@@ -18,7 +18,7 @@ from modelkeep.completion.procedures import PROCEDURES
 from modelkeep.completion.retraining import WHOLE, Retrained, curve_of, original
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 from modelkeep.core.model import Model
 from modelkeep.study.shared import shared_folder
 from modelkeep.study.trial import canonical, workdir
@@ -106,7 +106,7 @@ def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> d
                 Problem(model, WHOLE, data, held_out, recipe),
                 folder / "checkpoint",
             )
-            with replacing(kept) as unfinished:
+            with replace_file(kept) as unfinished:
                 unfinished.write_text(json.dumps(found), encoding="utf-8")
         value: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         return value

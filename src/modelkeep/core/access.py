@@ -49,12 +49,12 @@ class Labels:
         return self._logits(x).argmax(dim=1)
 
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
-        x = self._model.checked(x)
+        x = self._model.check_inputs(x)
         self._spend(len(x))
         return torch.cat([self._model.logits(x[i : i + self._chunk]) for i in range(0, len(x), self._chunk)])
 
     def _spend(self, count: int) -> None:
-        within(self.budget, self._queries, count)
+        check_budget(self.budget, self._queries, count)
         self._queries += count
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class Weights(Scores):
         return self._model.forward(x)
 
 
-def within(budget: int | None, spent: int, more: int) -> None:
+def check_budget(budget: int | None, spent: int, more: int) -> None:
     """Refuse queries beyond a budget, before anything is asked."""
     if budget is not None and spent + more > budget:
         raise QueryBudget(f"The budget is {budget} queries: {spent} are spent, and {more} more were asked for.")

@@ -1,4 +1,9 @@
-"""Described: in JSON all that makes a thing what it is, so that equal settings are known again."""
+"""Descriptions: everything that makes a thing what it is, in JSON. Equal settings have equal descriptions.
+
+Descriptions are hashed into names that are stored (the epoch of a guard's policy, the checkpoint of an attack), so a
+class is known in them by a name of its own: its `stored_name`, else the family and name of its declaration. The path of
+its module, which changes when a file moves, is the last resort.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,14 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.method import declaration_of
 from modelkeep.core.model import Model
 
 
-def described(thing: object) -> Any:
-    """In JSON all that makes `thing` what it is, also what its `repr` leaves out or abbreviates; of a secret its hash.
+def describe(thing: object) -> Any:
+    """Everything that makes `thing` what it is, also what its `repr` leaves out or shortens; of a secret its hash.
 
-    >>> described({"change": torch.zeros(1000)}) == described({"change": torch.eye(1000)[500]})
+    >>> describe({"change": torch.zeros(1000)}) == describe({"change": torch.eye(1000)[500]})
     False
     """
     if isinstance(thing, torch.Tensor):
@@ -29,16 +35,29 @@ def described(thing: object) -> Any:
     if isinstance(thing, Data | Model):
         return thing.fingerprint()
     if isinstance(thing, dict):
-        return [[described(key), described(value)] for key, value in thing.items()]
+        return [[describe(key), describe(value)] for key, value in thing.items()]
     if isinstance(thing, list | tuple):
-        return [described(item) for item in thing]
+        return [describe(item) for item in thing]
     if hasattr(thing, "__qualname__"):  # a function or a class
-        return _qualified(thing)
-    name = _qualified(type(thing))
+        return stored_name(thing)
+    name = stored_name(type(thing))
     if is_dataclass(thing):
-        return [name, *([each.name, described(getattr(thing, each.name))] for each in fields(thing))]
+        return [name, *([each.name, describe(getattr(thing, each.name))] for each in fields(thing))]
     return f"{name} {thing!r}"
 
 
-def _qualified(thing: Any) -> str:
+def stored_name(thing: Any) -> str:
+    """The name by which a class or a function is known in what is stored.
+
+    >>> class Moved:
+    ...     stored_name = "modelkeep.old.place.Moved"
+    >>> stored_name(Moved)
+    'modelkeep.old.place.Moved'
+    """
+    if isinstance(thing, type):
+        own, declared = vars(thing).get("stored_name"), declaration_of(thing)
+        if isinstance(own, str):
+            return own
+        if declared is not None:
+            return f"{declared.family}/{declared.name}"
     return f"{thing.__module__}.{thing.__qualname__}"

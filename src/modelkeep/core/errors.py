@@ -118,13 +118,13 @@ def unknown_class(owner: str, name: str, classes: Sequence[str]) -> InputError:
     """
     near = difflib.get_close_matches(name, classes, n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return InputError(f"{owner} has no class '{name}'.{hint} Its classes: {listed(classes)}.")
+    return InputError(f"{owner} has no class '{name}'.{hint} Its classes: {join_names(classes)}.")
 
 
-def listed(names: Sequence[str], most: int = 20) -> str:
+def join_names(names: Sequence[str], most: int = 20) -> str:
     """Names for a sentence; of very many, only the first.
 
-    >>> listed(["a", "b", "c"], most=2)
+    >>> join_names(["a", "b", "c"], most=2)
     'a, b, … (3 in all)'
     """
     return ", ".join(names) if len(names) <= most else f"{', '.join(names[:most])}, … ({len(names)} in all)"

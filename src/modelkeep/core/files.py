@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to. At the end it takes the place of `path`; after an exception it is gone.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder) / "report") as unfinished:
+    ...     with replace_file(Path(folder) / "report") as unfinished:
     ...         _ = unfinished.write_text("all of it")
     ...     (Path(folder) / "report").read_text()
     'all of it'

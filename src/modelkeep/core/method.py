@@ -142,13 +142,13 @@ def options_of(method: type) -> tuple[Option, ...]:
 
 def settings_of(method: object) -> dict[str, Any]:
     """The settings of a method as JSON: what was run."""
-    from modelkeep.core.description import described
+    from modelkeep.core.description import describe
 
     told: dict[str, Any] = {}
     for each, _ in _settings(type(method)):
         value = getattr(method, each.name)
         own = declaration_of(value)
-        told[each.name] = {"name": own.name, **settings_of(value)} if own is not None else _plain(value, described)
+        told[each.name] = {"name": own.name, **settings_of(value)} if own is not None else _plain(value, describe)
     return told
 
 

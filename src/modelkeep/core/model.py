@@ -16,7 +16,7 @@ from torch import nn
 from modelkeep.core import formats, slices
 from modelkeep.core.card import Card, Preprocessing, class_names
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError, ModelError, listed, unknown_class
+from modelkeep.core.errors import InputError, ModelError, join_names, unknown_class
 from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.slices.pieces import Piece, pieces
 
@@ -100,7 +100,7 @@ class Model:
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Checked logits `(n, classes)` for `x: (n, *input_shape)`, without gradients."""
-        x = self.checked(x)
+        x = self.check_inputs(x)
         self.require_eval()
         with torch.no_grad():
             logits = self.forward(x)
@@ -133,7 +133,7 @@ class Model:
             raise unknown_class("The model", name, self.classes)
         return self.classes.index(name)
 
-    def checked(self, x: torch.Tensor) -> torch.Tensor:
+    def check_inputs(self, x: torch.Tensor) -> torch.Tensor:
         """`x` on the model's device, after the checks that keep a wrong input from giving a plausible answer.
 
         `Data` holds float32; a model of another floating type gets it in its own.
@@ -163,8 +163,8 @@ class Model:
         numbered = self.classes == class_names(len(self.classes))  # nobody named them, so any names may be meant
         if len(data.classes) != len(self.classes) or not (numbered or data.classes == self.classes):
             raise InputError(
-                f"The model's classes are {listed(self.classes)}, but those of '{data.name}' are "
-                f"{listed(data.classes)}. They must be the same, in the same order."
+                f"The model's classes are {join_names(self.classes)}, but those of '{data.name}' are "
+                f"{join_names(data.classes)}. They must be the same, in the same order."
             )
 
     @property

@@ -1,7 +1,7 @@
 """The one way to report progress: methods open tasks, whoever wants to watch them installs a watcher.
 
 A method never prints. It writes ``with progress.task("PGD", total=40) as task: task.advance()``; with no
-watcher installed that costs next to nothing. The command line installs a watcher with ``progress.shown()``.
+watcher installed that costs next to nothing. The command line installs a watcher with ``progress.show()``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def task(name: str, total: float | None = None) -> Iterator[Task]:
 
 
 @contextmanager
-def watched(watcher: Watcher) -> Iterator[None]:
+def watch(watcher: Watcher) -> Iterator[None]:
     """Send the progress of everything in the block to `watcher`."""
     token = _watcher.set(watcher)
     try:
@@ -78,11 +78,11 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 @contextmanager
-def shown(stream: IO[str] | None = None) -> Iterator[None]:
+def show(stream: IO[str] | None = None) -> Iterator[None]:
     """Show progress to a person: live bars on a terminal, a line now and then anywhere else."""
     stream = stream if stream is not None else sys.stderr
     if not stream.isatty():
-        with watched(Lines(stream)):
+        with watch(Lines(stream)):
             yield
         return
     from rich.console import Console
@@ -110,7 +110,7 @@ def shown(stream: IO[str] | None = None) -> Iterator[None]:
         console=console,
         transient=True,
     )
-    with bars, watched(_Bars(bars)):
+    with bars, watch(_Bars(bars)):
         yield
 
 

@@ -61,7 +61,7 @@ def influence(
         model.require_fit(data)
     if isinstance(distribution, DataSet) and distribution.of is not None:
         data = _of_class(model, data, distribution.of)
-    x = model.checked(data.x if isinstance(data, Data) else data)
+    x = model.check_inputs(data.x if isinstance(data, Data) else data)
     fingerprint = data.fingerprint() if isinstance(data, Data) else None
     score = quantity.score(model)
     with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import torch
 
 from modelkeep.core import progress
-from modelkeep.core.access import within
+from modelkeep.core.access import check_budget
 from modelkeep.core.card import class_names
 from modelkeep.core.errors import MissingExtra, ModelError, QueryBudget, bad_parameter
 from modelkeep.extract.answer_store import Kept, identity
@@ -96,7 +96,7 @@ class Remote:
         if tuple(x.shape[1:]) != self.input_shape:
             raise ModelError(f"The target takes inputs of shape {self.input_shape}. Got {tuple(x.shape[1:])}.")
         names = [identity(row, repetition) for row in x]
-        within(self.budget, self.queries, len(set(names) - self._asked))
+        check_budget(self.budget, self.queries, len(set(names) - self._asked))
         unknown = [i for name, i in dict(zip(names, range(len(x)), strict=True)).items() if name not in self._kept]
         with progress.task("asking the target", len(x)) as task:
             task.advance(len(x) - len(unknown))

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 import torch
 
 from modelkeep.attack.transfer.proxy import Interface
-from modelkeep.core.access import Scores, within
+from modelkeep.core.access import Scores, check_budget
 from modelkeep.core.card import class_names
 from modelkeep.core.errors import PredictionError, bad_parameter
 from modelkeep.core.model import Model
@@ -93,7 +93,7 @@ class Asked:
 
     def probs(self, x: torch.Tensor) -> torch.Tensor:
         """The function's answers as probabilities `(n, classes)`."""
-        within(self.budget, self.queries, len(x))
+        check_budget(self.budget, self.queries, len(x))
         self.queries += len(x)
         return probabilities(self._ask(x), (len(x), len(self.classes)), self.returns)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from modelkeep.core.errors import GovernError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 from modelkeep.core.signing import canonical
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def write_document(document: Any, path: Path) -> Path:
     """Write a dataclass as JSON that a person can read, whole or not at all."""
     values = TypeAdapter(type(document)).dump_python(document, mode="json")
     try:
-        with replacing(path) as unfinished:
+        with replace_file(path) as unfinished:
             unfinished.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")
     except OSError as error:
         raise GovernError(f"'{path}' cannot be written: {error.strerror}.") from error

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import ConfigDict
 
 from modelkeep.core.errors import GovernError, InputError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 from modelkeep.core.signing import Signer
 from modelkeep.govern.documents import read_document, write_document
 
@@ -78,7 +78,7 @@ class Identity:
             with FileLock(folder / ".identity.lock"):  # two that begin at once make one identity
                 if not (folder / CERTIFICATE).exists():
                     Signer.at(folder / KEY)
-                    with replacing(folder / CERTIFICATE) as unfinished:
+                    with replace_file(folder / CERTIFICATE) as unfinished:
                         unfinished.write_text(_self_signed(name, folder / KEY))
                 found = cls.read(folder)
         except OSError as error:

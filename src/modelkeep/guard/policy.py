@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from typing import ClassVar
 
-from modelkeep.core.description import described
+from modelkeep.core.description import describe
 from modelkeep.core.errors import bad_parameter
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import BITS, ONE
@@ -28,6 +29,7 @@ class Policy:
     classes: int
     dtype: str = "float32"
     noise: float = 1e-5
+    stored_name: ClassVar[str] = "modelkeep.guard.policy.Policy"
 
     def __post_init__(self) -> None:
         if not 0 <= self.noise < 0.1:
@@ -38,7 +40,7 @@ class Policy:
     @cached_property
     def epoch(self) -> str:
         """The hash of weights, defence, budget, dtype, noise and grid: the name under which state is kept."""
-        parts = [described(self), f"grid 2^-{BITS}"]
+        parts = [describe(self), f"grid 2^-{BITS}"]
         return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     @property

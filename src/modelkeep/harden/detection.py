@@ -39,7 +39,7 @@ class Detector:
 
     def scores(self, x: torch.Tensor, batch_size: int = 256) -> torch.Tensor:
         """The suspicion against each input `(n,)`."""
-        x = self.model.checked(x)
+        x = self.model.check_inputs(x)
         with torch.no_grad():
             return torch.cat([self.score(part) for part in torch.split(x, batch_size)])
 

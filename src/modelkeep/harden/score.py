@@ -253,7 +253,7 @@ def _strongest(model: Model, data: Data, norm: Norm, radius: float, seed: int) -
     ascent = pgd_training(radius, norm, steps=40)
     found = []
     for x, y in data.batches(256):
-        original = model.checked(x)
+        original = model.check_inputs(x)
         moved = ascent.attacked(model, original, y.to(model.device), step)
         found.append(ball.exactly(moved, original).cpu())
     return torch.cat(found)

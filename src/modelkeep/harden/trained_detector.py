@@ -51,7 +51,7 @@ def train_detector(
     if int(found.sum()) < 2:
         raise InputError(f"The attack found only {int(found.sum())} inputs, which is too few to learn from.")
     values = nn.Identity() if at == "input" else _Values(model, at)
-    inputs = model.checked(torch.cat([attacked.original, attacked.adversarial[found]]))
+    inputs = model.check_inputs(torch.cat([attacked.original, attacked.adversarial[found]]))
     with torch.no_grad():
         x = torch.cat([values(part) for part in torch.split(inputs, 256)]).cpu()
     y = (torch.arange(len(x)) >= len(learned)).long()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelkeep.core.errors import ModelKeepError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -39,6 +39,6 @@ def write_files(folder: str | Path, files: Mapping[str, str | bytes]) -> tuple[P
 
 
 def _replace(path: Path, content: str | bytes) -> Path:
-    with replacing(path) as unfinished:
+    with replace_file(path) as unfinished:
         unfinished.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
     return path

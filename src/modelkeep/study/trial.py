@@ -193,7 +193,7 @@ def perform(trial: Trial, directory: str) -> tuple[str, str]:
         random.seed(trial.seed)
         numpy.random.seed(trial.seed % 2**32)
         torch.manual_seed(trial.seed)
-        with working_in(directory), progress.watched(Telling(directory)):
+        with working_in(directory), progress.watch(Telling(directory)):
             value = function(seed=trial.seed, **trial.parameters)
         return "done", _value_to_json(value)
     except BaseException as error:  # also SystemExit: a trial that leaves fails, its worker stays

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from modelkeep.core.errors import CheckpointError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 from modelkeep.core.fingerprint import fingerprint
 
 
@@ -84,7 +84,7 @@ def write(path: Path, payload: bytes, wording: Wording = TRAINING) -> None:
     """Put the file in place in one motion."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as unfinished:
+        with replace_file(path) as unfinished:
             unfinished.write_bytes(payload)
     except OSError as error:
         raise CheckpointError(

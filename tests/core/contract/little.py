@@ -71,7 +71,7 @@ class Mean(Result):
 def honest(model: Model, data: Data, seed: int) -> Mean:
     """The mean logit of noisy inputs."""
     model.require_fit(data)
-    x = model.checked(data.x)
+    x = model.check_inputs(data.x)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed))
         return Mean(provenance=provenance(), mean=float(model.logits(x + noise).mean()))

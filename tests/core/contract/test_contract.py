@@ -39,7 +39,7 @@ def test_a_method_may_refuse_a_model_in_train_mode() -> None:
 def test_what_cannot_be_checked_is_named() -> None:
     def of_weights(model: Model, data: Data, seed: int) -> Mean:
         model.require_fit(data)
-        model.checked(data.x)
+        model.check_inputs(data.x)
         total = float(sum(p.detach().sum() for p in model.module.parameters()))
         if not np.isfinite(total):
             raise ModelError("The weights are not finite.")

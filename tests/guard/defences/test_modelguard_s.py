@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from modelkeep.core.description import described
+from modelkeep.core.description import describe
 from modelkeep.core.errors import InputError
 from modelkeep.guard.defences import Centroids, ModelGuardS, Unordered
 from modelkeep.guard.defences.keyed_point import keyed_point
@@ -200,7 +200,7 @@ def test_a_list_seeded_by_the_owner_answers_from_it() -> None:
 
 def test_the_secret_is_in_no_text_and_still_part_of_the_policy() -> None:
     assert "secret" not in repr(ModelGuardS(1.0, secret=SECRET))
-    assert described(ModelGuardS(1.0, secret=SECRET)) != described(ModelGuardS(1.0, secret=b"another one"))
+    assert describe(ModelGuardS(1.0, secret=SECRET)) != describe(ModelGuardS(1.0, secret=b"another one"))
     with pytest.raises(InputError, match="can be guessed"):
         ModelGuardS(1.0, secret=b"short")
     with pytest.raises(InputError, match="Seeds for 4 classes"):

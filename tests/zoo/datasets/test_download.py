@@ -39,7 +39,7 @@ def test_progress_counts_the_bytes(site: Any, tmp_path: Path) -> None:
         def closed(self, task: progress.Task) -> None: ...
 
     site.pages["/a.bin"] = BODY
-    with progress.watched(Watch()):
+    with progress.watch(Watch()):
         bring(f"{site.address}/a.bin", tmp_path / "a.bin")
     assert seen[-1] == (len(BODY), len(BODY))
 

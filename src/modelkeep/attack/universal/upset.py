@@ -92,7 +92,7 @@ def upset(
         raise bad_parameter("upset", "held_out", "a share between 0 and 1", held_out)
     ball = Ball("linf", radius, model.bounds)
     model.require_fit(data)
-    x, names = model.checked(data.x), model.classes if targets is None else tuple(targets)
+    x, names = model.check_inputs(data.x), model.classes if targets is None else tuple(targets)
     chosen = torch.tensor([model.class_index(name) for name in names], dtype=torch.int64)
     if len(data) < 2 or not names:
         raise InputError(f"upset needs 2 examples and 1 target at least. Got {len(data)} and {len(names)}.")

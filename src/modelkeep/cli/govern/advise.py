@@ -65,7 +65,7 @@ def advise(
     from rich.console import Console
 
     from modelkeep.core import plots, progress
-    from modelkeep.core.files import replacing
+    from modelkeep.core.files import replace_file
     from modelkeep.govern import exposure
     from modelkeep.training import Recipe
 
@@ -78,7 +78,7 @@ def advise(
     completing = None
     if completion_steps is not None:
         completing = exposure.Completing(Recipe(steps=completion_steps, batch_size=batch))
-    with progress.shown():
+    with progress.show():
         found = exposure.advise(
             loaded,
             examined,
@@ -92,7 +92,7 @@ def advise(
     out.mkdir(parents=True, exist_ok=True)
     record, picture = out / "advice.json", out / "advice.png"
     for path, content in ((record, found.to_json().encode()), (picture, plots.png_bytes(found.draw()))):
-        with replacing(path) as unfinished:
+        with replace_file(path) as unfinished:
             unfinished.write_bytes(content)
     if as_json:
         typer.echo(record.read_text(encoding="utf-8"))

@@ -203,7 +203,7 @@ def _train(party: Party) -> Trained:
     from modelkeep.core import progress
     from modelkeep.govern import Leader, train
 
-    with progress.shown():
+    with progress.show():
         return train(Leader(party))
 
 

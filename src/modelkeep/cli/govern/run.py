@@ -79,7 +79,7 @@ def train(
     from modelkeep.core import progress
     from modelkeep.govern.session.runs import train as together
 
-    with _party(folder, device) as party, progress.shown():
+    with _party(folder, device) as party, progress.show():
         party.materials.add(_opened(data, party, label, "train"))
         found = together(_leader(party, patience), updates=updates)
     _show(found, as_json)
@@ -118,7 +118,7 @@ def infer(
     import numpy as np
 
     from modelkeep.core.errors import InputError
-    from modelkeep.core.files import replacing
+    from modelkeep.core.files import replace_file
     from modelkeep.govern.session.runs import infer as ask
 
     with _party(folder, device) as party:
@@ -126,7 +126,7 @@ def infer(
         logits, classes = ask(_leader(party, patience), x), party.holding.classes
     answers = logits.argmax(dim=1)
     try:
-        with replacing(out) as unfinished, unfinished.open("wb") as file:
+        with replace_file(out) as unfinished, unfinished.open("wb") as file:
             np.savez(file, logits=logits.numpy(), answers=answers.numpy(), classes=np.array(classes))
     except OSError as error:
         raise InputError(f"'{out}' cannot be written: {error.strerror}.") from error

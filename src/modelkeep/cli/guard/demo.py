@@ -52,7 +52,7 @@ def demo(
     train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
     noise = torch.rand(queries, *train.input_shape, generator=torch.Generator().manual_seed(seed))
     stolen: dict[str, Extraction] = {}
-    with progress.shown(), tempfile.TemporaryDirectory() as folder:
+    with progress.show(), tempfile.TemporaryDirectory() as folder:
         model = _trained(train, seed)
         path = model.save(Path(folder) / "digits.safetensors")
         for served, thefts in {

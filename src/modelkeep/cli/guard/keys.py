@@ -181,11 +181,11 @@ def _known(store: Store) -> dict[str, Principal]:
 
 
 def _must_know(store: Store, name: str) -> Principal:
-    from modelkeep.core.errors import GuardError, listed
+    from modelkeep.core.errors import GuardError, join_names
 
     known = _known(store)
     if name not in known:
-        raise GuardError(f"Nobody is called '{name}' here. Known: {listed(list(known)) or 'nobody'}.")
+        raise GuardError(f"Nobody is called '{name}' here. Known: {join_names(list(known)) or 'nobody'}.")
     return known[name]
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from modelkeep.core.errors import ModelError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 
 HEADER = "modelkeep"
 """The key of safetensors' `__metadata__` under which our JSON stands."""
@@ -25,7 +25,7 @@ def write_weights(path: Path, module: nn.Module, header: Mapping[str, Any]) -> P
     kept, aliases = _without_aliases(_state(module))
     text = json.dumps({**header, "aliases": aliases}, ensure_ascii=False)
     try:
-        with replacing(path) as unfinished:
+        with replace_file(path) as unfinished:
             save_file(kept, unfinished, metadata={"format": "pt", HEADER: text})
     except (OSError, SafetensorError) as error:
         raise ModelError(

@@ -92,7 +92,7 @@ def concept(
     for side, given in (("examples", examples), ("others", others)):
         if isinstance(given, Data):
             model.require_fit(given)
-        inputs.append(model.checked(given.x if isinstance(given, Data) else given))
+        inputs.append(model.check_inputs(given.x if isinstance(given, Data) else given))
         if len(inputs[-1]) < FEWEST:
             raise bad_parameter("concept", side, f"at least {FEWEST} inputs", len(inputs[-1]))
     n = min(len(x) for x in inputs)

@@ -116,7 +116,7 @@ def exemplars(
     if batch_size < 1:
         raise bad_parameter("exemplars", "batch_size", "at least 1", batch_size)
     model.require_fit(data)
-    x = model.checked(data.x)
+    x = model.check_inputs(data.x)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         model.logits(x[:1])  # a damaged model is refused, also where the damage is above the slice
         cutting = model.slice(slice, call=call)

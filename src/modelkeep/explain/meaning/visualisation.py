@@ -154,7 +154,7 @@ def visualise(
         raise InputError("An input that is yet to be found has no predicted class. Name one: ClassScore('…').")
     if data is not None:
         model.require_fit(data)
-        model.checked(data.x)
+        model.check_inputs(data.x)
     space = search_space(model, data, fourier=parametrisation == "fourier")
     fingerprint = data.fingerprint() if data is not None else None
     generator = torch.Generator().manual_seed(seed)

@@ -119,7 +119,7 @@ def experts(
     if isinstance(baseline, str) and baseline != "mean":
         raise bad_parameter("experts", "baseline", "a number or 'mean'", baseline)
     model.require_fit(data)
-    x, label = model.checked(data.x), data.class_index(name)
+    x, label = model.check_inputs(data.x), data.class_index(name)
     if not (data.y == label).any():
         raise InputError(f"'{data.name}' has no example of '{name}', so there is nothing to choose its units by.")
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):

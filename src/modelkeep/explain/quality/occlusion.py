@@ -142,7 +142,7 @@ def _test(
         raise bad_parameter(function, "batch_size", "at least 1", batch_size)
     explained.require_each(function)
     explained.require_model(model)
-    x = model.checked(explained.inputs)
+    x = model.check_inputs(explained.inputs)
     origin = explained.provenance
     with measured(seed, origin.model, origin.data) as provenance, model.frozen(seed):
         cutting = model.slice(explained.slice, call=explained.call, skip="hold")

@@ -131,7 +131,7 @@ def shortcuts(
         if value < 1:
             raise bad_parameter("shortcuts", parameter, "at least 1", value)
     model.require_fit(data)
-    model.checked(data.x)
+    model.check_inputs(data.x)
     seen = data.sample(min(examples, len(data)), seed)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         search = _Search(model, seen, points, batch_size, seed)

@@ -80,7 +80,7 @@ def lemma_one(target: Target, owner: Model, queries: torch.Tensor) -> Distance:
         heard = target.probs(queries).double().cpu().clamp_min(0.5 / ONE)
         answers = heard / heard.sum(dim=1, keepdim=True)
         clean = owner.logits(queries).double().cpu().log_softmax(dim=1)
-        seen = owner.preprocess(owner.checked(queries)).flatten(1).double().cpu()
+        seen = owner.preprocess(owner.check_inputs(queries)).flatten(1).double().cpu()
         design = torch.cat([seen, torch.ones(len(seen), 1)], dim=1)
         stolen = torch.linalg.solve(design, _centred(answers.log()))  # (width + 1, classes)
         bias = layers[0].bias

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from modelkeep.core.errors import ConsentRefused, InputError, bad_parameter, listed
+from modelkeep.core.errors import ConsentRefused, InputError, bad_parameter, join_names
 from modelkeep.govern.consent.windows import Window, at
 from modelkeep.govern.session.passes import Pass, Purpose, read
 
@@ -74,22 +74,22 @@ class Policy:
     def check(self, of: Pass, now: float) -> None:
         """Refuse a pass by the rules that need no memory: purpose, asker, data, hours."""
         if of.purpose not in self.purposes:
-            known = listed(self.purposes) or "none"
+            known = join_names(self.purposes) or "none"
             raise ConsentRefused(f"No consent to {of}: its purpose is not allowed. Purposes allowed: {known}.")
         if self.askers is not None and of.asker not in self.askers:
-            known = listed(self.askers) or "nobody"
+            known = join_names(self.askers) or "nobody"
             raise ConsentRefused(f"No consent to {of}: '{of.asker}' may not ask. Who may: {known}.")
         labels = None if of.purpose == "infer" and not of.labels else self.labels  # nobody needs labels to infer
         for what, used, allowed in (("data", of.data, self.data), ("labels", of.labels, labels)):
             if allowed is not None and used not in allowed:
-                known = listed([one[:16] for one in allowed]) or "none"
+                known = join_names([one[:16] for one in allowed]) or "none"
                 raise ConsentRefused(
                     f"No consent to {of} with the {what} '{used[:16]}'. Fingerprints of the {what} allowed: {known}."
                 )
         wait = min((window.wait(now) for window in self.windows), default=0.0)
         if wait:
             raise ConsentRefused(
-                f"No consent to {of} at {at(now)}. The hours: {listed([str(window) for window in self.windows])}. "
+                f"No consent to {of} at {at(now)}. The hours: {join_names([str(window) for window in self.windows])}. "
                 f"The next begin at {at(now + wait)}."
             )
 

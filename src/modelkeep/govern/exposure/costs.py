@@ -102,7 +102,7 @@ def costs(model: Model, data: Data, cut: str | Place, *, batch: int = 64, seed: 
         raise bad_parameter("costs", "batch", "at least 1 example", batch)
     copied = Model.from_card(copy.deepcopy(model.module), model.card, model.device)
     rows = torch.arange(batch) % len(data)
-    x, y = copied.checked(data.x[rows]), data.y[rows].to(copied.device)
+    x, y = copied.check_inputs(data.x[rows]), data.y[rows].to(copied.device)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # of dropout
         for parameter in copied.module.parameters():

@@ -128,7 +128,7 @@ def invert(
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         model.logits(attacked.x)  # refuses NaN, in the weights too
         exposed = Exposed.at(model, slice)
-        truth, mine = model.checked(attacked.x), model.checked(own.x)
+        truth, mine = model.check_inputs(attacked.x), model.check_inputs(own.x)
         scale = Scale.of(mine, model.bounds)
         with torch.no_grad():
             z = exposed.activations(truth)

@@ -84,7 +84,7 @@ def infer_labels(
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         model.logits(attacked.x)  # refuses NaN, in the weights too
         exposed = Exposed.at(model, slice)
-        x, y = model.checked(attacked.x), attacked.y.to(model.device)
+        x, y = model.check_inputs(attacked.x), attacked.y.to(model.device)
         gradients = torch.cat([exposed.gradients(*part) for part in in_batches(x, y)])
         hints = few_of_each(y, classes, known)
         if attack == "closed_form":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelkeep.core import progress
-from modelkeep.core.errors import GovernError, listed
+from modelkeep.core.errors import GovernError, join_names
 from modelkeep.core.results import Result, measured
 from modelkeep.govern.ledger.checks import CrossCheck, chain
 from modelkeep.govern.ledger.entry import Entry
@@ -85,7 +85,9 @@ class Audit(Result, kind="ledger-audit"):
         verdict = "nothing wrong" if self.sound else f"{len(self.findings)} findings"
         rows = [("verdict", f"{verdict} under the agreement {self.agreement[:16]}…")]
         if self.missing:
-            rows.append(("not audited", f"{listed(self.missing)}: no ledger, so nothing that only it could contradict"))
+            rows.append(
+                ("not audited", f"{join_names(self.missing)}: no ledger, so nothing that only it could contradict")
+            )
         for ledger in self.ledgers:
             told = f"{ledger.entries} entries, {ledger.committed} committed, {ledger.events} events"
             rows.append((f"ledger of {ledger.party}", f"{told}; ends with {ledger.last[:16] or 'nothing'}"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from modelkeep.core.errors import GovernError
-from modelkeep.core.files import replacing
+from modelkeep.core.files import replace_file
 from modelkeep.core.signing import canonical
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.events import Event
@@ -59,7 +59,7 @@ class Reading:
     def export(self, path: Path) -> None:
         """Write a copy for an auditor: a line that says whose ledger it is, then each entry and event as JSON."""
         about = {"ledger": FORMAT, "party": self.party, "public_key": self.public_key, "committed": self.committed}
-        with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
+        with replace_file(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
             file.write(canonical(about).decode() + "\n")
             file.writelines(f'{{"entry":{line}}}\n' for line in self.lines("entries"))
             file.writelines(f'{{"event":{line}}}\n' for line in self.lines("events"))

@@ -10,8 +10,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from modelkeep.core.errors import GovernError, listed
-from modelkeep.core.files import replacing
+from modelkeep.core.errors import GovernError, join_names
+from modelkeep.core.files import replace_file
 from modelkeep.core.model import Model
 from modelkeep.core.signing import canonical
 from modelkeep.govern.agreement.agreement import Agreement
@@ -54,9 +54,9 @@ def assemble(agreement: Agreement, paths: Mapping[str, Path]) -> Model:
 def fill(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], party: str) -> None:
     """Copy a piece's tensors into those of the network, which must have the same names, types and shapes."""
     if own.keys() != found.keys():
+        missing, extra = join_names(sorted(own.keys() - found.keys())), join_names(sorted(found.keys() - own.keys()))
         raise GovernError(
-            f"The piece of '{party}' does not fit the agreement: {listed(sorted(own.keys() - found.keys())) or 'none'} "
-            f"missing, {listed(sorted(found.keys() - own.keys())) or 'none'} too many."
+            f"The piece of '{party}' does not fit the agreement: {missing or 'none'} missing, {extra or 'none'} too many."
         )
     for name, tensor in own.items():
         if (tensor.shape, tensor.dtype) != (found[name].shape, found[name].dtype):
@@ -73,7 +73,7 @@ def write_piece(path: Path, agreement: Agreement, party: str, tensors: Mapping[s
     # Copies: safetensors refuses tensors that share memory, and the file must not depend on strides.
     copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     try:
-        with replacing(path) as unfinished:
+        with replace_file(path) as unfinished:
             save_file(copies, unfinished, metadata={"agreement": agreement.name, "party": party})
         path.chmod(0o600)
     except (OSError, SafetensorError) as error:
@@ -102,7 +102,7 @@ def read_piece(path: Path, agreement: Agreement, party: str) -> Tensors:
         )
     damaged = [name for name, tensor in tensors.items() if tensor.isnan().any()]
     if damaged:
-        raise GovernError(f"The piece '{path}' of '{party}' has NaN in {listed(damaged)}.")
+        raise GovernError(f"The piece '{path}' of '{party}' has NaN in {join_names(damaged)}.")
     return tensors
 
 

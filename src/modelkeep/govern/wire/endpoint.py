@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from time import monotonic
 
-from modelkeep.core.errors import GovernError, InputError, PartyUnavailable, WireError, listed
+from modelkeep.core.errors import GovernError, InputError, PartyUnavailable, WireError, join_names
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.listener import Listener
@@ -42,7 +42,7 @@ class Endpoint:
             PartyUnavailable: Nobody, or not that member, answered in time, or that member refused this party.
         """
         if name not in self._certificates:
-            raise GovernError(f"'{name}' is not a member. The members: {listed(sorted(self._certificates))}.")
+            raise GovernError(f"'{name}' is not a member. The members: {join_names(sorted(self._certificates))}.")
         context, deadline = self._context(ssl.PROTOCOL_TLS_CLIENT, [name]), monotonic() + timeout
         try:
             sock = socket.create_connection(parse_address(address), timeout)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelkeep.core.errors import GovernError, InputError, WireError, listed
+from modelkeep.core.errors import GovernError, InputError, WireError, join_names
 from modelkeep.core.signing import canonical
 from modelkeep.govern.wire.compression import pack
 from modelkeep.govern.wire.settings import Wire
@@ -81,7 +81,7 @@ def frame(message: Message, wire: Wire) -> list[bytes | memoryview]:
         if tensor.dtype not in DTYPES.values() or tensor.layout is not torch.strided:
             raise InputError(
                 f"A tensor of {tensor.dtype} ({tensor.layout}) cannot cross the wire. Those that can are strided "
-                f"tensors of {listed(list(DTYPES))}."
+                f"tensors of {join_names(list(DTYPES))}."
             )
         whole += tensor.nbytes
         crosses = crossing(tensor, wire)
@@ -148,7 +148,7 @@ def _announced(described: Any, wire: Wire) -> Coming:
         case _:
             raise WireError(
                 f"A message announces a tensor that cannot be one: {str(described)[:200]}. A tensor has one of the "
-                f"types {listed(list(DTYPES))} and at most {MOST_DIMENSIONS} dimensions."
+                f"types {join_names(list(DTYPES))} and at most {MOST_DIMENSIONS} dimensions."
             )
     dtype, crosses = DTYPES[name], DTYPES[crossing_name]
     rounded = wire.dtype == "bfloat16" and dtype is torch.float32

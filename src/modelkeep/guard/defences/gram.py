@@ -26,7 +26,7 @@ def gradients_gram(surrogate: Model, x: torch.Tensor) -> NDArray[np.float64]:
     array([[ 2., -2.],
            [-2.,  2.]])
     """
-    x = surrogate.checked(x)
+    x = surrogate.check_inputs(x)
     surrogate.require_eval()
     layers = [part for part in surrogate.module.modules() if next(part.parameters(recurse=False), None) is not None]
     with torch.enable_grad():

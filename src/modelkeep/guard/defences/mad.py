@@ -29,6 +29,7 @@ class MAD:
     exact: int = 8
 
     name = "mad"
+    stored_name = "modelkeep.guard.defences.mad.MAD"
     keeps_top = True
     needs_inputs = True
 

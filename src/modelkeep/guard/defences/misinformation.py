@@ -33,6 +33,7 @@ class AdaptiveMisinformation:
     nu: float = 1000.0
 
     name = "adaptive-misinformation"
+    stored_name = "modelkeep.guard.defences.misinformation.AdaptiveMisinformation"
     epsilon = 2.0
     keeps_top = False
     needs_inputs = True

@@ -41,6 +41,7 @@ class ModelGuardS:
     secret: bytes | None = field(default=None, repr=False)
     seeded: Units | None = field(default=None, repr=False, compare=False)
     name = "modelguard-s"
+    stored_name = "modelkeep.guard.defences.modelguard_s.ModelGuardS"
     keeps_top = True
     needs_inputs = False
 

@@ -30,6 +30,7 @@ class ModelGuardW:
 
     epsilon: float = 1.0
     name = "modelguard-w"
+    stored_name = "modelkeep.guard.defences.modelguard_w.ModelGuardW"
     keeps_top = True
     needs_inputs = False
 

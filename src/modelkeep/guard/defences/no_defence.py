@@ -14,6 +14,7 @@ class NoDefence:
     """Answer with the clean predictions."""
 
     name = "none"
+    stored_name = "modelkeep.guard.defences.none.NoDefence"
     keeps_top = True
     needs_inputs = False
     epsilon = 0.0

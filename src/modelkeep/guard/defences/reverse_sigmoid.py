@@ -29,6 +29,7 @@ class ReverseSigmoid:
     gamma: float = 0.2
     epsilon: float = 2.0
     name = "reverse-sigmoid"
+    stored_name = "modelkeep.guard.defences.reverse_sigmoid.ReverseSigmoid"
     keeps_top = True
     needs_inputs = False
 

@@ -28,6 +28,7 @@ class Rounding:
 
     decimals: int = 1
     name = "rounding"
+    stored_name = "modelkeep.guard.defences.rounding.Rounding"
     keeps_top = True
     needs_inputs = False
     epsilon = 2.0

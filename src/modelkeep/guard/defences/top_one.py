@@ -20,6 +20,7 @@ class TopOne:
     """
 
     name = "top-1"
+    stored_name = "modelkeep.guard.defences.top1.TopOne"
     keeps_top = True
     needs_inputs = False
     epsilon = 2.0

@@ -27,6 +27,7 @@ class Unordered:
 
     epsilon: float = 1.0
     name = "unordered"
+    stored_name = "modelkeep.guard.defences.unordered.Unordered"
     keeps_top = True
     needs_inputs = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 
-from modelkeep.core.errors import InputError, bad_parameter, listed
+from modelkeep.core.errors import InputError, bad_parameter, join_names
 from modelkeep.rl.environments import atari, doom, minatar
 from modelkeep.rl.environments.levels import alike
 from modelkeep.rl.environments.vector import Environments
@@ -53,4 +53,6 @@ def make_levels(names: str, count: int, *, life_ends: bool = False) -> tuple[Env
 def _unknown(name: str, allowed: Sequence[str], what: str, got: str) -> InputError:
     near = difflib.get_close_matches(got, allowed, n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return InputError(f"{name!r} is no environment: there is no {what} '{got}'.{hint} There are: {listed(allowed)}.")
+    return InputError(
+        f"{name!r} is no environment: there is no {what} '{got}'.{hint} There are: {join_names(allowed)}."
+    )
