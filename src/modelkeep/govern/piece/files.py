@@ -56,7 +56,8 @@ def fill(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], par
     if own.keys() != found.keys():
         missing, extra = join_names(sorted(own.keys() - found.keys())), join_names(sorted(found.keys() - own.keys()))
         raise GovernError(
-            f"The piece of '{party}' does not fit the agreement: {missing or 'none'} missing, {extra or 'none'} too many."
+            f"The piece of '{party}' does not fit the agreement: {missing or 'none'} missing, {extra or 'none'} too "
+            "many."
         )
     for name, tensor in own.items():
         if (tensor.shape, tensor.dtype) != (found[name].shape, found[name].dtype):
