@@ -192,7 +192,7 @@ import sys, signal, resource
 from pathlib import Path
 import torch
 from torch import nn
-from modelkeep import formats
+from modelkeep.core import formats
 from modelkeep.card import Card
 from modelkeep.errors import ModelError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

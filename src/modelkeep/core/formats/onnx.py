@@ -16,6 +16,7 @@ import torch
 from torch import fx, nn
 
 from modelkeep.core.errors import MissingExtra, ModelError
+from modelkeep.core.formats import onnx_layers  # noqa: F401 - enters its operations in the table
 from modelkeep.core.formats.onnx_operations import OPERATIONS
 from modelkeep.core.formats.probe import count_logits
 
