@@ -193,8 +193,8 @@ from pathlib import Path
 import torch
 from torch import nn
 from modelkeep.core import formats
-from modelkeep.card import Card
-from modelkeep.errors import ModelError
+from modelkeep.core.card import Card
+from modelkeep.core.errors import ModelError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
