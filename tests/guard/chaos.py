@@ -251,10 +251,10 @@ async def _progress(chaos: Chaos) -> None:
 
 
 def _epoch(replica: Replica) -> str:
-    from modelkeep.guard.gateway.assembly import planned
-    from modelkeep.guard.gateway.config import read
+    from modelkeep.guard.gateway.assembly import make_plan
+    from modelkeep.guard.gateway.config import read_config
 
-    return planned(read(replica.settings)).policy.epoch
+    return make_plan(read_config(replica.settings)).policy.epoch
 
 
 if __name__ == "__main__":

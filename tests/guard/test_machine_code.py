@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 CALLEE = """
-from modelkeep.guard.compiled import compiled
+from modelkeep.guard.machine_code import compiled
 
 @compiled
 def inner(x):
@@ -15,7 +15,7 @@ def inner(x):
 """
 CALLER = """
 from callee import inner
-from modelkeep.guard.compiled import compiled
+from modelkeep.guard.machine_code import compiled
 
 @compiled
 def outer(x):
@@ -24,9 +24,9 @@ def outer(x):
 MAIN = """
 import sys
 from pathlib import Path
-from modelkeep.guard import compiled
+from modelkeep.guard import machine_code
 folder = sys.argv[1]
-compiled.FOLDER = Path(folder)
+machine_code.FOLDER = Path(folder)
 sys.path.insert(0, folder)
 from caller import outer
 print(outer(1), len(outer.stats.cache_hits))

@@ -148,12 +148,12 @@ def extract(
 
 
 def _remote(url: str, key_file: Path | None, rate: float | None, returns: Returns, out: Path) -> Remote:
+    from modelkeep.core.setting_files import require_private
     from modelkeep.extract.remote import Remote
-    from modelkeep.guard.gateway.defence_settings import private
 
     key = None
     if key_file is not None:
-        private(key_file, "The key")
+        require_private(key_file, "The key")
         key = key_file.read_text(encoding="utf-8").strip()
     return Remote(url, key=key, rate=rate, returns=returns, folder=out / ".answers")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -17,7 +17,16 @@ from modelkeep.core.registry import declarations, find
 if TYPE_CHECKING:
     from modelkeep.core.method import Option
 
-_CHOSEN, _GIVEN = "modelkeep.method", "modelkeep.settings"
+_CHOSEN, _GIVEN = "modelkeep.methods", "modelkeep.settings"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A further method that a verb lets the user choose; without a default it may be left out."""
+
+    family: str
+    selectors: tuple[str, ...]
+    default: str | None = None
 
 
 def method_command(
@@ -26,6 +35,7 @@ def method_command(
     *,
     selectors: Sequence[str] = ("--method",),
     aliases: Mapping[str, Sequence[str]] | None = None,
+    more: Sequence[Choice] = (),
 ) -> type[TyperCommand]:
     """A class of command that takes the settings of the chosen method of `family` as options.
 
@@ -37,24 +47,30 @@ def method_command(
         default: The method that runs where the user names none.
         selectors: The options by which the user names the method.
         aliases: Further options for a setting, such as `{"radius": ["--eps"]}`.
+        more: Methods of other families that the user chooses as well, such as a guard beside an attack.
     """
+    choices = (Choice(family, tuple(selectors), default), *more)
 
     class MethodCommand(TyperCommand):
         """A command with the options of the chosen method."""
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            named = _named(args, selectors)
-            # Help without a name starts at once: it imports no method.
-            if named is not None or not {"--help", "--list"} & set(args):
-                ctx.meta[_CHOSEN] = find(family, named or default).load()
+            chosen = ctx.meta[_CHOSEN] = {}
+            for choice in choices:
+                named = _named(args, choice.selectors)
+                # Help without a name starts at once: it imports no method.
+                if named is None and {"--help", "--list"} & set(args):
+                    continue
+                if name := named or choice.default:
+                    chosen[choice.family] = find(choice.family, name).load()
             return super().parse_args(ctx, args)
 
         def get_params(self, ctx: Any) -> list[Any]:
             own = super().get_params(ctx)
-            if _CHOSEN not in ctx.meta:
-                return own
             taken = {name for each in own for name in [each.name, *each.opts]}
-            made = _parameters(ctx.meta[_CHOSEN], taken, aliases or {})
+            made: list[Any] = []
+            for method in ctx.meta.get(_CHOSEN, {}).values():
+                made += _parameters(method, taken | {each.name for each in made}, aliases or {})
             return [*own[:-1], *made, *own[-1:]]  # --help stays the last
 
         def invoke(self, ctx: Any) -> Any:
@@ -65,29 +81,44 @@ def method_command(
     return MethodCommand
 
 
-def make_method(context: typer.Context, **given: Any) -> Any:
+def chosen_method(context: typer.Context, family: str | None = None) -> Any:
+    """The class of the method that the user chose, of the verb's first family by default; None where there is none."""
+    chosen = context.meta[_CHOSEN]
+    return chosen.get(family) if family is not None else next(iter(chosen.values()))
+
+
+def given_settings(context: typer.Context, family: str | None = None) -> dict[str, Any]:
+    """The settings of the chosen method that the user gave, as text: of a model or a secret, the path of its file."""
+    from modelkeep.core.method import options_of
+    from modelkeep.core.setting_files import file_setting
+
+    keys = {file_setting(each) or each.name for each in options_of(chosen_method(context, family))}
+    return {name: value for name, value in context.meta[_GIVEN].items() if name in keys and value is not None}
+
+
+def make_method(context: typer.Context, family: str | None = None, **given: Any) -> Any:
     """The chosen method with the settings that the user gave; `given` are those that the verb has options for itself.
 
     A setting of the verb that this method does not have is refused, so that nobody believes it was heeded.
     """
     from modelkeep.core.method import options_of
+    from modelkeep.core.setting_files import file_setting, read_setting
 
-    chosen = context.meta[_CHOSEN]
-    known = {option.name: option for option in options_of(chosen)}
-    told = {name: value for name, value in {**context.meta[_GIVEN], **given}.items() if value is not None}
+    chosen = chosen_method(context, family)
+    what = f"The {chosen.declaration.family} '{chosen.declaration.name}'"
+    known = {file_setting(option) or option.name: option for option in options_of(chosen)}
+    told = {**given_settings(context, family), **{name: value for name, value in given.items() if value is not None}}
     for name in told:
         if name not in known:
-            raise InputError(
-                f"The {chosen.declaration.family} '{chosen.declaration.name}' takes no {name}. "
-                f"It takes: {', '.join(sorted(known))}."
-            )
+            raise InputError(f"{what} takes no {name}. It takes: {', '.join(sorted(known))}.")
+    settings = {}
     for name, option in known.items():
-        if option.required and name not in told:
-            raise InputError(
-                f"The {chosen.declaration.family} '{chosen.declaration.name}' needs --{name.replace('_', '-')}: "
-                f"{option.setting.doc}"
-            )
-    return chosen(**told)
+        if name in told:
+            is_path = file_setting(option) is not None and isinstance(told[name], Path)
+            settings[option.name] = read_setting(option, told[name]) if is_path else told[name]
+        elif option.required:
+            raise InputError(f"{what} needs --{name.replace('_', '-')}: {option.setting.doc}")
+    return chosen(**settings)
 
 
 def list_methods(family: str) -> list[list[str]]:
@@ -105,20 +136,22 @@ def _named(args: Sequence[str], selectors: Sequence[str]) -> str | None:
 
 def _parameters(method: type, taken: set[str], aliases: Mapping[str, Sequence[str]]) -> list[Any]:
     """The options of a method. Typer makes them, from a function with such a signature."""
-    from modelkeep.core.method import options_of
+    from modelkeep.core.method import options_of, text_type
+    from modelkeep.core.setting_files import file_setting
 
     parameters = []
     for option in options_of(method):
-        kind = _kind(option)
-        if kind is None or option.name in taken:
+        file = file_setting(option)
+        name, kind = file or option.name, Path if file is not None else text_type(option)
+        if kind is None or name in taken:
             continue
-        names = [f"--{option.name.replace('_', '-')}", *aliases.get(option.name, ())]
-        names = [name for name in names if name not in taken]
+        names = [f"--{name.replace('_', '-')}", *aliases.get(name, ())]
+        names = [each for each in names if each not in taken]
         if kind is bool:
-            names[0] = f"{names[0]}/--no-{option.name.replace('_', '-')}"
+            names[0] = f"{names[0]}/--no-{name.replace('_', '-')}"
         told = typer.Option(*names, help=_help(option), show_default=False, rich_help_panel=_panel(method))
         parameters.append(
-            Parameter(option.name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, told])
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, told])
         )
 
     def settings() -> None:
@@ -141,18 +174,3 @@ def _help(option: Option) -> str:
     default = "required" if option.default is MISSING else f"default: {option.default}"
     notes = [each for each in (allowed, default if option.default is not None else "") if each]
     return f"{option.setting.doc} ({'; '.join(notes)})" if notes else option.setting.doc
-
-
-def _kind(option: Option) -> Any:
-    """The type that a command line can give, or None: a tensor or a recipe is given in Python."""
-    if option.setting.choices:
-        return Literal[option.setting.choices]
-    kinds = [option.type]
-    if get_origin(option.type) in (Union, types.UnionType):
-        kinds = [each for each in get_args(option.type) if each is not type(None)]
-    for kind in kinds:
-        if kind in (int, float, str, bool):
-            return kind
-        if get_origin(kind) is Literal:
-            return kind
-    return None

@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, dataclass_transform, get_type_hints
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.registry import Declaration
@@ -63,15 +74,18 @@ def setting(
     at_most: float | None = None,
     below: float | None = None,
     choices: tuple[Any, ...] = (),
+    repr: bool = True,
+    compare: bool = True,
 ) -> Any:
     """A field of a method, with its line of documentation and its range. Without a default it must be given.
 
-    A default of None means that the method finds the value itself; None is then always allowed.
+    A default of None means that the method finds the value itself; None is then always allowed. `repr` and `compare`
+    are those of `dataclasses.field`: without `repr` the value, such as a secret, is never shown.
     """
     told = Setting(doc, at_least, above, at_most, below, choices)
     if default_factory is not MISSING:
-        return field(default_factory=default_factory, metadata={"setting": told})
-    return field(default=default, metadata={"setting": told})
+        return field(default_factory=default_factory, repr=repr, compare=compare, metadata={"setting": told})
+    return field(default=default, repr=repr, compare=compare, metadata={"setting": told})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
@@ -83,13 +97,15 @@ def declare(
     paper: str = "",
     extra: str = "",
     does: str = "",
+    also: tuple[str, ...] = (),
     kw_only: bool = True,
 ) -> Callable[[T], T]:
     """Declare a method, or anything else that has a name and settings, in the registry.
 
     A class becomes a frozen dataclass whose settings are checked when it is made. A call of it with a model and data
     says in its result how to repeat it. A value (`MNIST = declare("dataset", "mnist", does="…")(DataSet(…))`) stays as
-    it is. All arguments are literals: `registry` reads them without importing the module.
+    it is. All arguments are literals: `registry` reads them without importing the module. `also` lists old names that
+    users may have in files; `find` knows them.
 
     >>> @declare("example", "nudge", access="labels", paper="Saha2020, eq. 2.10")
     ... class Nudge:
@@ -106,7 +122,7 @@ def declare(
             _prepare(thing, kw_only)
             told = does or (thing.__doc__ or "").strip().split("\n")[0]
             home = f"{thing.__module__}:{thing.__qualname__}"
-            thing.declaration = Declaration(family, name, home, told, access or "", paper, extra)  # type: ignore[attr-defined]
+            thing.declaration = Declaration(family, name, home, told, access or "", paper, extra, also)  # type: ignore[attr-defined]
         return thing
 
     return decorate
@@ -140,6 +156,17 @@ def options_of(method: type) -> tuple[Option, ...]:
     return tuple(Option(each.name, hints[each.name], _default(each), told) for each, told in _settings(method))
 
 
+def text_type(option: Option) -> Any:
+    """The type of a setting that a command line or a file can give; None for a tensor or a recipe, given in Python."""
+    if option.setting.choices:
+        return Literal[option.setting.choices]
+    kinds = [option.type]
+    if get_origin(option.type) in (Union, UnionType):
+        kinds = [each for each in get_args(option.type) if each is not type(None)]
+    plain = (kind for kind in kinds if kind in (int, float, str, bool) or get_origin(kind) is Literal)
+    return next(plain, None)
+
+
 def settings_of(method: object) -> dict[str, Any]:
     """The settings of a method as JSON: what was run."""
     from modelkeep.core.description import describe
@@ -163,6 +190,7 @@ def python_of(method: object) -> str:
         value, default = getattr(method, each.name), _default(each)
         if default is MISSING or (value is not default and repr(value) != repr(default)):
             told = python_of(value) if is_dataclass(value) and not isinstance(value, type) else repr(value)
+            told = told if each.repr else "…"
             given.append(f"{each.name}={told}")
     return f"{type(method).__name__}({', '.join(given)})"
 

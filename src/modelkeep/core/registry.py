@@ -31,7 +31,7 @@ class Declaration:
     """What the registry knows of one thing: its family and name, its place, and what a list of methods says of it.
 
     `access` is what a method must see of the model; `paper` cites the bibliography (`Saha2020, eq. 2.15`); `extra` is
-    the optional dependency group that it needs.
+    the optional dependency group that it needs; `also` are old names.
     """
 
     family: str
@@ -41,6 +41,7 @@ class Declaration:
     access: str = ""
     paper: str = ""
     extra: str = ""
+    also: tuple[str, ...] = ()
 
     def load(self) -> Any:
         """Import the thing that was declared."""
@@ -70,6 +71,7 @@ def families() -> tuple[str, ...]:
 def find(family: str, name: str) -> Declaration:
     """The declaration of that name; an unknown name is an error that names the nearest."""
     known = declarations(family)
+    name = next((each.name for each in known.values() if name in each.also), name)
     if name not in known:
         near = get_close_matches(name, known, n=3, cutoff=0.5)
         meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -10,12 +10,13 @@ from modelkeep.core.errors import ModelError
 from modelkeep.core.model import Model
 
 
-def untrained(model: Model, seed: int) -> Model:
+def copy_untrained(model: Model, seed: int) -> Model:
     """A copy of `model` whose weights are drawn anew, each layer by its own `reset_parameters`.
 
     >>> from torch import nn
     >>> model = Model(nn.Linear(4, 3), input_shape=(4,), classes=3)
-    >>> untrained(model, seed=0).fingerprint() == untrained(model, seed=0).fingerprint() != model.fingerprint()
+    >>> one, two = copy_untrained(model, seed=0), copy_untrained(model, seed=0)
+    >>> one.fingerprint() == two.fingerprint() != model.fingerprint()
     True
     """
     made = copy.deepcopy(model)

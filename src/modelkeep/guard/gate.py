@@ -42,7 +42,7 @@ class Quick:
     unsure: NDArray[np.bool_]
 
 
-KEPT = 1 << 23  # confidences of kept answers that stay in memory: 32 MB
+_MOST_REMEMBERED = 1 << 23  # confidences of kept answers that stay in memory: 32 MB
 
 
 class Gate:
@@ -117,7 +117,7 @@ class Gate:
             if quick.unsure[row]:
                 given.setdefault(query, quick.answers[row].copy())
         held = store.remember(epoch, given) if given else {}
-        if (len(self._kept) + len(queries)) * self.policy.classes > KEPT:
+        if (len(self._kept) + len(queries)) * self.policy.classes > _MOST_REMEMBERED:
             self._kept.clear()
         self._kept |= kept | held
         for row in quick.slow:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
-from modelkeep.guard.gateway.principals import hashed
+from modelkeep.guard.gateway.principals import hash_key
 from modelkeep.guard.store.sqlite import SqliteStore
 
 
@@ -64,15 +64,14 @@ def test_check_names_every_error(modelkeep: Run, settings: Path) -> None:
     [
         (("serve", "none.toml"), "No such file"),
         (("serve", "none.safetensors"), "none.safetensors"),
-        (("serve", "m.safetensors", "--defence", "best"), "defence.name must be one of"),
+        (("serve", "m.safetensors", "--defence", "best"), "There is no guard 'best'. "),
         (("serve", "m.safetensors", "--epsilon", "3"), "defence.epsilon must be less than or equal to 2. Got 3.0."),
-        (("serve", "m.safetensors", "--defence", "none", "--epsilon", "1"), "defence.epsilon is no setting."),
         (("serve", "m.safetensors", "--port", "0"), "server.port must be"),
         (("serve", "m.safetensors", "--store", "here"), "store.url: must be sqlite:///FILE"),
         (("keys", "add", "alice", "--store", "redis://x"), "store.url: must be sqlite:///FILE"),
         (("keys", "add", "anonymous"), "a name of the gateway's own"),
-        (("keys", "rotate", "bob"), "Nobody is called 'bob' here. Known: nobody."),
-        (("keys", "revoke", "bob"), "Nobody is called 'bob' here."),
+        (("keys", "rotate", "bob"), "There is no principal 'bob' here. Known: none."),
+        (("keys", "revoke", "bob"), "There is no principal 'bob' here."),
     ],
     ids=lambda value: "-".join(value).replace("/", "") if isinstance(value, tuple) else "",
 )
@@ -83,19 +82,30 @@ def test_what_cannot_be_done_is_a_sentence(modelkeep: Run, arguments: tuple[str,
     assert "Traceback" not in ran.err
 
 
+def test_the_options_are_those_of_the_guard(modelkeep: Run) -> None:
+    told = modelkeep("guard", "serve", "--defence", "mad", "--help").out
+    assert all(option in told for option in ("--surrogate", "--epsilon", "--exact"))
+    assert "--decimals" not in told
+    assert "No such option: --epsilon" in modelkeep("guard", "serve", "m", "--defence", "none", "--epsilon", "1").err
+    needs = modelkeep("guard", "serve", "m", "--defence", "mad").err
+    assert "defence.surrogate is missing: The thief's network" in needs
+    listed = modelkeep("guard", "serve", "--list").out
+    assert all(name in listed for name in ("adaptive-misinformation", "top-1", "Tang2024"))
+
+
 def test_a_key_is_shown_once_and_only_its_hash_is_kept(modelkeep: Run, tmp_path: Path) -> None:
     ran = modelkeep("guard", "keys", "add", "alice", "--queries", "100", "--rate", "2.5")
     key = ran.out.strip()
     assert key.startswith("mk_")
     store = SqliteStore(tmp_path / "modelkeep-guard.sqlite3")
-    known = store.principal(hashed(key))
+    known = store.principal(hash_key(key))
     assert known is not None
     assert (known.name, known.queries, known.rate) == ("alice", 100, 2.5)
     told = modelkeep("guard", "keys", "list", "--json").out
     assert json.loads(told) == [{"name": "alice", "queries": 100, "rate": 2.5, "spent": 0, "revoked": False}]
     written = told + json.dumps([event.detail for event in store.events()])
     assert key not in written
-    assert hashed(key).hex() not in written
+    assert hash_key(key).hex() not in written
     twice = modelkeep("guard", "keys", "add", "alice")
     assert (twice.code, "keys rotate alice" in twice.err) == (1, True)
     store.close()
@@ -105,7 +115,7 @@ def test_rotation_keeps_both_keys_until_the_old_ones_are_revoked(
     modelkeep: Run, settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def valid(key: str) -> bool:
-        found = store.principal(hashed(key))
+        found = store.principal(hash_key(key))
         return found is not None and not found.revoked
 
     old = json.loads(modelkeep("guard", "keys", "add", "alice", "--queries", "5", "--json").out)["key"]

@@ -19,7 +19,7 @@ from modelkeep.guard.defences.angle import turn
 from modelkeep.guard.defences.exchange import cheapest
 from modelkeep.guard.defences.gram import gradients_gram
 from modelkeep.guard.defences.mad import MAD
-from modelkeep.guard.fresh_network import untrained
+from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, Predictions, Units, budget, distortion, snap
 
 Matrix = NDArray[np.float64]
@@ -179,7 +179,7 @@ def test_the_constraints_hold_to_the_unit(classes: int, seed: int, kind: str, ep
 
 
 def test_a_defence_of_digits_turns_the_gradients_further_than_the_originals_candidates(small_cnn: Model) -> None:
-    surrogate = untrained(small_cnn, seed=5)
+    surrogate = copy_untrained(small_cnn, seed=5)
     random = np.random.default_rng(1)
     clean, x = snap(random.dirichlet(np.full(4, 0.5), size=12)), torch.rand(12, 1, 8, 8)
     answers = MAD(surrogate)(clean, None, x)

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 from modelkeep import Data, Model
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.guard.defences.misinformation import AdaptiveMisinformation, misinform, reverse_cross_entropy
-from modelkeep.guard.fresh_network import untrained
+from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, confidences, snap
 from modelkeep.training import Recipe, Step, cross_entropy, fit
 from modelkeep.zoo.architectures import small_cnn
@@ -56,7 +56,7 @@ def test_the_objective_keeps_its_digits_where_the_network_is_sure() -> None:
 def test_the_misinformation_model_learnt_to_be_wrong(target: Model, misled: Model, digits: tuple[Data, Data]) -> None:
     held_out = digits[1]
     true = misled.probs(held_out.x)[torch.arange(len(held_out)), held_out.y]
-    guess = untrained(target, seed=1).probs(held_out.x)[torch.arange(len(held_out)), held_out.y]
+    guess = copy_untrained(target, seed=1).probs(held_out.x)[torch.arange(len(held_out)), held_out.y]
     assert float(true.mean()) < 0.01 < 0.05 < float(guess.mean())
     assert float((misled.predict(held_out.x) == held_out.y).float().mean()) < 0.02
     assert float((target.predict(held_out.x) == held_out.y).float().mean()) > 0.9
@@ -110,4 +110,4 @@ def test_fresh_weights_need_layers_that_can_draw_them() -> None:
 
     model = Model(nn.Sequential(Bare()), input_shape=(3,), classes=3)
     with pytest.raises(ModelError, match="'0' \\(Bare\\) has weights but no reset_parameters"):
-        untrained(model, seed=0)
+        copy_untrained(model, seed=0)

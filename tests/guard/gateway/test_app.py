@@ -19,7 +19,8 @@ from guard.gateway.gateways import CLASSES, SHAPE, Running, running, small_model
 from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.gateway.backend import LocalBackend, Probabilities
 from modelkeep.guard.gateway.principals import add_key
-from modelkeep.guard.grid import ONE, snap
+from modelkeep.guard.gateway.query_monitor import QueryMonitor
+from modelkeep.guard.grid import ONE, Predictions, Units, snap
 from modelkeep.guard.protocol.tensors import Array
 from modelkeep.guard.store.store import Principal
 
@@ -250,16 +251,16 @@ def test_a_draining_gateway_answers_but_is_not_ready(tmp_path: Path) -> None:
         assert httpx.post(gateway.url + INFER, json=asked()).status_code == 200
 
 
-def test_the_detector_sees_what_was_answered(tmp_path: Path) -> None:
+def test_the_query_monitor_sees_what_was_answered(tmp_path: Path) -> None:
     service = small_service(tmp_path)
     seen: list[tuple[str, int]] = []
 
-    class Looks:
-        def watch(self, principal: str, rows: Array, predictions: object, answers: Array) -> None:
+    class Failing(QueryMonitor):
+        def watch(self, principal: str, rows: Array, predictions: Predictions, answers: Units) -> None:
             seen.append((principal, len(answers)))
-            raise RuntimeError("a detector that fails changes no answer")
+            raise RuntimeError("a monitor that fails changes no answer")
 
-    service.detector = Looks()
+    service.monitor = Failing()
     with running(service) as gateway:
         assert httpx.post(gateway.url + INFER, json=asked()).status_code == 200
         assert httpx.post(gateway.url + INFER, json={}).status_code == 400

@@ -16,8 +16,8 @@ import pytest
 from guard.gateway.gateways import Running, running, small_service
 from modelkeep.core.errors import GuardError, InputError
 from modelkeep.guard.gateway import connection, journal
-from modelkeep.guard.gateway.assembly import assembled, planned
-from modelkeep.guard.gateway.config import checked
+from modelkeep.guard.gateway.assembly import build_service, make_plan
+from modelkeep.guard.gateway.config import parse_config
 from modelkeep.guard.gateway.principals import Principals, add_key
 from modelkeep.guard.refusals import NotOperator
 from modelkeep.guard.store.sqlite import SqliteStore
@@ -205,10 +205,10 @@ def test_other_code_around_the_same_weights_is_not_served_as_the_same_model(tmp_
 
     def started(version: str) -> str:
         model = {"path": "scaled_factory:Scaled", "version": version, "input_shape": [3], "classes": 3}
-        plan = planned(checked({"model": model}, "guard.toml", tmp_path))
+        plan = make_plan(parse_config({"model": model}, "guard.toml", tmp_path))
 
         async def start() -> str:
-            service = await assembled(plan, store)
+            service = await build_service(plan, store)
             await service.backend.close()
             return service.gate.policy.epoch
 

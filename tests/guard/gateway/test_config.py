@@ -10,9 +10,8 @@ import pytest
 
 from modelkeep.core.errors import GuardError
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
-from modelkeep.guard.gateway.config import checked, opened, raw, read
-from modelkeep.guard.gateway.defence_settings import TABLES, secret
-from modelkeep.guard.gateway.example import EXAMPLE
+from modelkeep.guard.gateway.config import open_configured_store, parse_config, read_config, read_toml
+from modelkeep.guard.gateway.example import example_settings
 
 MODEL = {"model": {"path": "m.safetensors"}}
 UPSTREAM = {"upstream": "http://127.0.0.1:9000", "input_shape": [4], "classes": 3}
@@ -20,22 +19,24 @@ UPSTREAM = {"upstream": "http://127.0.0.1:9000", "input_shape": [4], "classes": 
 
 def refused(given: dict[str, Any]) -> str:
     with pytest.raises(GuardError) as error:
-        checked(given, "guard.toml", Path())
+        parse_config(given, "guard.toml", Path())
     return str(error.value)
 
 
 def test_the_example_is_right_and_names_every_setting() -> None:
-    config = checked(tomllib.loads(EXAMPLE), "guard.toml", Path())
+    example = example_settings("guard.toml")
+    assert "modelkeep guard check guard.toml" in example
+    config = parse_config(tomllib.loads(example), "guard.toml", Path())
     assert config.server.port == 8000
     assert config.defence.build(Path()) == ModelGuardS(1.0)
     for section in (config.server, config.model, config.store, config.principals, config.detection, config.dashboard):
         for name in type(section).model_fields:
             if name not in ("weights", "device", "dtype"):  # weights is in a comment; the others are for few
-                assert f"{name} = " in EXAMPLE, name
+                assert f"{name} = " in example, name
 
 
 def test_what_is_left_out_has_safe_values() -> None:
-    config = checked(MODEL, "guard.toml", Path())
+    config = parse_config(MODEL, "guard.toml", Path())
     assert config.server.host == "127.0.0.1"
     assert not config.principals.open
     assert config.defence.build(Path()) == ModelGuardS(1.0)
@@ -65,11 +66,17 @@ def test_what_is_left_out_has_safe_values() -> None:
         ({**MODEL, "sever": {}}, "sever is no setting. Did you mean 'server'?"),
         ({**MODEL, "folder": "/"}, "folder is no setting."),
         ({**MODEL, "_folder": "/"}, "_folder is no setting."),
-        ({**MODEL, "defence": {}}, "defence.name is missing. It must be one of none, top1"),
-        ({**MODEL, "defence": {"name": "mad"}}, "defence.name must be one of none, top1"),
+        ({**MODEL, "defence": {}}, "defence.name is missing. It must be one of mad, adaptive"),
+        ({**MODEL, "defence": {"name": "best"}}, "top-1, unordered. Got 'best'."),
+        ({**MODEL, "defence": {"name": 3}}, "Got 3."),
+        (
+            {**MODEL, "defence": {"name": "mad"}},
+            "defence.surrogate is missing: The thief's network with random weights",
+        ),
+        ({**MODEL, "defence": {"name": "adaptive-misinformation", "threshold": 0.5}}, "Give the path of its file."),
         ({**MODEL, "defence": {"name": "none", "epsilon": 1}}, "defence.epsilon is no setting."),
         ({**MODEL, "defence": {"name": "modelguard-w", "epsilon": 3}}, "defence.epsilon must be less than"),
-        ({**MODEL, "defence": {"name": "reverse-sigmoid"}}, "defence.beta is missing."),
+        ({**MODEL, "defence": {"name": "reverse-sigmoid"}}, "defence.beta is missing: How strongly"),
         ({**MODEL, "defence": {"name": "top1", "noise": 0.5}}, "defence.noise must be less than 0.1. Got 0.5."),
         ({**MODEL, "store": {"url": "mysql://h/d"}}, "store.url: must be sqlite:///FILE or postgresql://"),
         ({**MODEL, "store": {"url": "sqlite://"}}, "store.url: must be sqlite:///FILE"),
@@ -108,47 +115,24 @@ def test_a_secret_in_the_file_is_refused_and_not_shown(given: dict[str, Any]) ->
     assert "hush" not in refused(given)
 
 
-def test_secrets_come_from_files_of_their_owner_only(tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    path.write_text("0123456789abcdef0123456789abcdef\n")
-    path.chmod(0o644)
-    with pytest.raises(GuardError, match=r"can be read by others \(mode 0644\). Run: chmod 600"):
-        secret(path)
-    path.chmod(0o600)
-    assert secret(path) == b"0123456789abcdef0123456789abcdef"
-    path.write_text("short")
-    with pytest.raises(GuardError, match="has 5 bytes, and needs 16 or more") as error:
-        secret(path)
-    assert "'short'" not in str(error.value)
-    with pytest.raises(GuardError, match=r"cannot be read from .* No such file"):
-        secret(tmp_path / "none")
-
-
 def test_a_file_that_is_none_says_so(tmp_path: Path) -> None:
     with pytest.raises(GuardError, match=r"No such file.*modelkeep guard init"):
-        read(tmp_path / "none.toml")
+        read_config(tmp_path / "none.toml")
     broken = tmp_path / "guard.toml"
     broken.write_text("[server\n")
     with pytest.raises(GuardError, match="is not TOML"):
-        read(broken)
+        read_config(broken)
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(GuardError, match="is not TOML"):
-        raw(broken)
+        read_toml(broken)
 
 
 def test_paths_start_where_the_file_is(tmp_path: Path) -> None:
     (tmp_path / "guard.toml").write_text('[model]\npath = "m.safetensors"\n[store]\nurl = "sqlite:///s.sqlite3"\n')
-    config = read(tmp_path / "guard.toml")
+    config = read_config(tmp_path / "guard.toml")
     assert config.at("m.safetensors") == tmp_path / "m.safetensors"
-    opened(config).close()
+    open_configured_store(config).close()
     assert (tmp_path / "s.sqlite3").exists()
-    elsewhere = checked({**MODEL, "store": {"url": f"sqlite:///{tmp_path}/t.sqlite3"}}, "x", Path("/nowhere"))
-    opened(elsewhere).close()
+    elsewhere = parse_config({**MODEL, "store": {"url": f"sqlite:///{tmp_path}/t.sqlite3"}}, "x", Path("/nowhere"))
+    open_configured_store(elsewhere).close()
     assert (tmp_path / "t.sqlite3").exists()
-
-
-def test_every_defence_can_be_chosen() -> None:
-    for name in TABLES:
-        given = {"name": name, **({"beta": 0.5} if name == "reverse-sigmoid" else {})}
-        defence = checked({**MODEL, "defence": given}, "x", Path()).defence.build(Path())
-        assert defence.name in (name, name.replace("1", "-1"))

@@ -19,9 +19,9 @@ from guard.gateway.gateways import Running, small_service
 from guard.gateway.processes import Gateway, question, settings
 from modelkeep.core.errors import GuardError, StoreUnavailable
 from modelkeep.guard.gateway.dashboard import mount
-from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.overview import Fidelity
 from modelkeep.guard.gateway.principals import add_key
+from modelkeep.guard.gateway.query_monitor import QueryMonitor
 from modelkeep.guard.gateway.traffic import Traffic
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Principal, Store
@@ -34,7 +34,7 @@ class Dashboard:
 
     def __init__(self, folder: Path, curve: Path | None) -> None:
         service = small_service(folder, open=False)
-        service.detector = Detector()
+        service.monitor = QueryMonitor()
         self.running = Running(service)
         app = self.running._config.app
         assert isinstance(app, FastAPI)
@@ -221,12 +221,12 @@ def test_traffic_forgets_old_seconds() -> None:
     now = [1000.0]
     traffic = Traffic(clock=lambda: now[0])
     traffic.centroids = lambda: 7
-    traffic.answered("alice", 4, 0.001)
-    traffic.refused("alice", 429)
+    traffic.count_answer("alice", 4, 0.001)
+    traffic.count_refusal("alice", 429)
     assert traffic.rows.until(1000)[-1] == 4
     assert list(traffic.growth) == [(1000, 7)]
     now[0] = 1400.0
     assert sum(traffic.rows.until(1400)) == sum(traffic.refusals.until(1400)) == 0
-    traffic.answered("alice", 1, 0.002)
+    traffic.count_answer("alice", 1, 0.002)
     assert sum(traffic.askers["alice"].lately.until(1400)) == 1
     assert traffic.askers["alice"].rows == 5

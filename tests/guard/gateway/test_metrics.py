@@ -35,13 +35,13 @@ def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
 
 def test_what_happened_is_counted() -> None:
     metrics = Metrics(epoch="e0", model="digits")
-    metrics.answered(3, np.array([0, ONE // 2, ONE]), seconds=0.003)
-    metrics.answered(1, np.array([5]), seconds=0.7)
-    metrics.refused(429)
-    metrics.refused(429)
-    metrics.refused(401)
-    metrics.predicted(0.002)
-    metrics.settled(0.01)
+    metrics.count_answer(3, np.array([0, ONE // 2, ONE]), seconds=0.003)
+    metrics.count_answer(1, np.array([5]), seconds=0.7)
+    metrics.count_refusal(429)
+    metrics.count_refusal(429)
+    metrics.count_refusal(401)
+    metrics.observe_model(0.002)
+    metrics.observe_store(0.01)
     found = samples(metrics)
     assert found["modelkeep_queries_total", ""] == 2
     assert found["modelkeep_rows_total", ""] == 4
@@ -58,7 +58,7 @@ def test_what_happened_is_counted() -> None:
 def test_the_histogram_of_distortions_is_the_obvious_one(requests: list[list[int]]) -> None:
     metrics = Metrics(epoch="e", model="m")
     for request in requests:
-        metrics.answered(len(request), np.array(request, dtype=np.int64), 0.001)
+        metrics.count_answer(len(request), np.array(request, dtype=np.int64), 0.001)
     everything = [units for request in requests for units in request]
     found = samples(metrics)
     for edge in DISTORTIONS:
@@ -82,7 +82,7 @@ def test_centroids_and_misses_are_those_of_the_gate(tmp_path: Path) -> None:
 
 def test_two_gateways_in_one_process_do_not_mix() -> None:
     one, other = Metrics(epoch="a", model="m"), Metrics(epoch="b", model="m")
-    one.answered(1, np.array([0]), 0.1)
+    one.count_answer(1, np.array([0]), 0.1)
     assert samples(other)["modelkeep_queries_total", ""] == 0
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from modelkeep.core.errors import StoreUnavailable
 from modelkeep.guard.gateway import principals as module
-from modelkeep.guard.gateway.principals import KEEP, OPERATOR, Principals, add_key, hashed, new_key
+from modelkeep.guard.gateway.principals import KEEP, OPERATOR, Principals, add_key, hash_key, new_key
 from modelkeep.guard.refusals import TooLarge, TooMany, Unauthorised, Unavailable
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Lease, Principal
@@ -85,7 +85,7 @@ def test_keys_are_readable_random_and_never_stored(store: Watched, tmp_path: Pat
     assert all(key.startswith("mk_") and len(key) >= 3 + math.ceil(256 / 6) for key in keys)
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert all(key.encode() not in kept and key[3:].encode() not in kept for key in keys)
-    assert hashed(keys[0]) in kept
+    assert hash_key(keys[0]) in kept
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_rotated_key_works_at_once_and_a_revoked_one_stops_within_two_seconds(
         new = add_key(store, Principal("alice", None, None))
         assert (await principals.admit(bearer(new))).name == "alice"
         assert (await principals.admit(bearer(old))).name == "alice"
-        store.revoke("alice", keep=hashed(new))
+        store.revoke("alice", keep=hash_key(new))
         clock.now += KEEP
         with pytest.raises(Unauthorised, match="revoked"):
             await principals.admit(bearer(old))

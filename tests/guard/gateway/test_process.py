@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from guard.gateway.processes import Gateway, question, settings, until
-from modelkeep.core.errors import GuardError, ModelError
-from modelkeep.guard.gateway.assembly import claim, planned
-from modelkeep.guard.gateway.config import checked, opened, read
-from modelkeep.guard.gateway.principals import add_key, hashed
+from modelkeep.core.errors import GuardError, InputError, ModelError
+from modelkeep.guard.gateway.assembly import claim_epoch, make_plan
+from modelkeep.guard.gateway.config import open_configured_store, parse_config, read_config
+from modelkeep.guard.gateway.principals import add_key, hash_key
 from modelkeep.guard.gateway.process import check_tls, serve
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Principal
@@ -87,7 +87,7 @@ def test_a_life_with_kill_and_restart(tmp_path: Path) -> None:
         newer = add_key(store, Principal("alice", None, None))
         assert answer(ask(gateway, newer, rows)) == together
         assert answer(ask(gateway, alice, rows)) == together
-        store.revoke("alice", keep=hashed(newer))
+        store.revoke("alice", keep=hash_key(newer))
         time.sleep(2.1)
         assert ask(gateway, alice, rows).status_code == 401
         assert answer(ask(gateway, newer, rows)) == together
@@ -210,8 +210,8 @@ def never(_: object) -> None:
 
 
 def test_a_port_in_use_is_said_before_anything_is_opened(tmp_path: Path) -> None:
-    config = read(settings(tmp_path))
-    plan = planned(config)
+    config = read_config(settings(tmp_path))
+    plan = make_plan(config)
     for port in (config.server.port, config.server.grpc_port):
         said = rf"Cannot listen on 127\.0\.0\.1 port {port}: .*in use.*another port"
         with socket.create_server(("127.0.0.1", port or 0)), pytest.raises(GuardError, match=said):
@@ -220,44 +220,44 @@ def test_a_port_in_use_is_said_before_anything_is_opened(tmp_path: Path) -> None
 
 def test_tls_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     pem, key = certificate(tmp_path)
-    config = read(settings(tmp_path, tls='tls_certificate = "server.pem"\ntls_key = "server.key"'))
+    config = read_config(settings(tmp_path, tls='tls_certificate = "server.pem"\ntls_key = "server.key"'))
     check_tls(config)
     key.chmod(0o640)
-    with pytest.raises(GuardError, match=r"The TLS key .* can be read by others \(mode 0640\)"):
+    with pytest.raises(InputError, match=r"The TLS key .* can be read by others \(mode 0640\)"):
         check_tls(config)
     key.chmod(0o600)
     pem.write_text("no certificate")
     with pytest.raises(GuardError, match=r"cannot be used.*PEM files that belong together"):
         check_tls(config)
     key.unlink()
-    with pytest.raises(GuardError, match=r"The TLS key cannot be read"):
+    with pytest.raises(InputError, match=r"The TLS key cannot be read"):
         check_tls(config)
 
 
 def test_a_model_that_cannot_be_loaded_is_a_sentence(tmp_path: Path) -> None:
-    config = checked({"model": {"path": "none.safetensors"}}, "x", tmp_path)
+    config = parse_config({"model": {"path": "none.safetensors"}}, "x", tmp_path)
     with pytest.raises(ModelError, match=r"none\.safetensors"):
-        planned(config)
+        make_plan(config)
 
 
 def test_an_upstream_that_is_away_is_a_sentence(tmp_path: Path) -> None:
     away = {"upstream": "http://127.0.0.1:9", "input_shape": [4], "classes": 3}
-    plan = planned(checked({"model": away, "store": {"url": f"sqlite:///{tmp_path}/s.sqlite3"}}, "x", tmp_path))
+    plan = make_plan(parse_config({"model": away, "store": {"url": f"sqlite:///{tmp_path}/s.sqlite3"}}, "x", tmp_path))
     with pytest.raises(GuardError, match=r"http://127\.0\.0\.1:9 was asked once"):
         serve(plan, never)
 
 
 def test_a_name_and_version_mean_one_epoch_for_ever(tmp_path: Path) -> None:
-    config = read(settings(tmp_path))
-    plan = planned(config)
-    store = opened(config)
-    claim(store, "slow", "1", plan.policy.epoch)
-    claim(store, "slow", "1", plan.policy.epoch)
-    changed = planned(read_with(tmp_path, epsilon="0.2"))
+    config = read_config(settings(tmp_path))
+    plan = make_plan(config)
+    store = open_configured_store(config)
+    claim_epoch(store, "slow", "1", plan.policy.epoch)
+    claim_epoch(store, "slow", "1", plan.policy.epoch)
+    changed = make_plan(read_with(tmp_path, epsilon="0.2"))
     assert changed.policy.epoch != plan.policy.epoch
     with pytest.raises(GuardError, match=r"another epoch .*a new version"):
-        claim(store, "slow", "1", changed.policy.epoch)
-    claim(store, "slow", "2", changed.policy.epoch)
+        claim_epoch(store, "slow", "1", changed.policy.epoch)
+    claim_epoch(store, "slow", "2", changed.policy.epoch)
     store.close()
     with pytest.raises(GuardError, match="another epoch"):
         serve(changed, never)
@@ -266,4 +266,4 @@ def test_a_name_and_version_mean_one_epoch_for_ever(tmp_path: Path) -> None:
 def read_with(folder: Path, epsilon: str) -> Any:
     path = folder / "changed.toml"
     path.write_text((folder / "guard.toml").read_text().replace("epsilon = 0.1", f"epsilon = {epsilon}"))
-    return read(path)
+    return read_config(path)

@@ -53,7 +53,7 @@ def demo(
     noise = torch.rand(queries, *train.input_shape, generator=torch.Generator().manual_seed(seed))
     stolen: dict[str, Extraction] = {}
     with progress.show(), tempfile.TemporaryDirectory() as folder:
-        model = _trained(train, seed)
+        model = _train(train, seed)
         path = model.save(Path(folder) / "digits.safetensors")
         for served, thefts in {
             "none": {"no guard": NAIVE},
@@ -85,7 +85,7 @@ def demo(
     _show(stolen, queries, epsilon)
 
 
-def _trained(train: Data, seed: int) -> Model:
+def _train(train: Data, seed: int) -> Model:
     import torch
 
     from modelkeep import Model
@@ -134,8 +134,8 @@ def _gateway(model: Path, defence: str, epsilon: float, queries: int) -> Iterato
             if not told:
                 log.seek(0)
                 raise GuardError(f"The gateway of the demo did not start: {log.read().strip()}")
-            described: dict[str, Any] = json.loads(told)
-            yield f"{described['rest']}/v2/models/{described['model']}", key
+            summary: dict[str, Any] = json.loads(told)
+            yield f"{summary['rest']}/v2/models/{summary['model']}", key
         finally:
             process.terminate()
             process.communicate()

@@ -47,19 +47,19 @@ def add(
     store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Let somebody ask. The key is printed once, and only its hash is kept."""
+    """Give a new principal a key. It is printed once, and only its hash is kept."""
     from modelkeep.core.errors import GuardError
     from modelkeep.guard.gateway.principals import add_key
     from modelkeep.guard.store.store import Principal
 
     if name in RESERVED:
         raise GuardError(f"'{name}' is a name of the gateway's own. Choose another one.")
-    with _opened(config, store) as kept:
-        known = _known(kept).get(name)
+    with _open_store(config, store) as opened:
+        known = _principals(opened).get(name)
         if known is not None and not known.revoked:
             raise GuardError(f"'{name}' has a key already. For another one: modelkeep guard keys rotate {name}")
-        key = add_key(kept, Principal(name, queries, rate))
-        _note(kept, "key added", name)
+        key = add_key(opened, Principal(name, queries, rate))
+        _note(opened, "key added", name)
     _show(name, key, as_json)
 
 
@@ -77,20 +77,20 @@ def rotate(
     store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Give somebody a new key, and new limits if you name any. The old keys work on until they are revoked."""
-    from modelkeep.guard.gateway.principals import add_key, hashed
+    """Give a principal a new key, and new limits if you name any. The old keys work until they are revoked."""
+    from modelkeep.guard.gateway.principals import add_key, hash_key
 
-    with _opened(config, store) as kept:
-        known = _must_know(kept, name)
+    with _open_store(config, store) as opened:
+        known = _find(opened, name)
         limits = replace(
             known,
             queries=known.queries if queries is None else queries,
             rate=known.rate if rate is None else rate,
         )
-        key = add_key(kept, limits)
+        key = add_key(opened, limits)
         if now:
-            kept.revoke(name, keep=hashed(key))
-        _note(kept, "key rotated at once" if now else "key rotated", name)
+            opened.revoke(name, keep=hash_key(key))
+        _note(opened, "key rotated at once" if now else "key rotated", name)
     _show(name, key, as_json)
 
 
@@ -104,31 +104,31 @@ def revoke(
     config: ConfigFile = None,
     store: StoreUrl = None,
 ) -> None:
-    """Revoke somebody's keys. What they have spent of their budget stays spent."""
+    """Revoke a principal's keys. What was spent of the budget stays spent."""
     from modelkeep.core.errors import GuardError
-    from modelkeep.guard.gateway.principals import hashed
+    from modelkeep.guard.gateway.principals import hash_key
 
-    with _opened(config, store) as kept:
-        _must_know(kept, name)
+    with _open_store(config, store) as opened:
+        _find(opened, name)
         kept_key = None
         if keep:
             # Never an argument: those are seen by everybody on the machine, and stay in the shell's history.
             key = getpass.getpass("The key to keep: ") if sys.stdin.isatty() else sys.stdin.readline()
-            kept_key = hashed(key.strip())
-            owner = kept.principal(kept_key)
+            kept_key = hash_key(key.strip())
+            owner = opened.principal(kept_key)
             if owner is None or owner.name != name or owner.revoked:
                 raise GuardError(f"That is no valid key of '{name}', so nothing was revoked.")
-        count = kept.revoke(name, keep=kept_key)
-        _note(kept, "keys revoked", name)
+        count = opened.revoke(name, keep=kept_key)
+        _note(opened, "keys revoked", name)
     typer.echo(f"revoked {count} of the keys of {name}; the gateway refuses them within two seconds")
 
 
 @app.command("list", epilog="Example: modelkeep guard keys list --json")
 def list_keys(*, config: ConfigFile = None, store: StoreUrl = None, as_json: Json = False) -> None:
     """Who may ask, and how much they have asked. Keys are not known here, only their hashes."""
-    with _opened(config, store) as kept:
-        spent = kept.spent()
-        everybody = [
+    with _open_store(config, store) as opened:
+        spent = opened.spent()
+        principals = [
             {
                 "name": one.name,
                 "queries": one.queries,
@@ -136,10 +136,10 @@ def list_keys(*, config: ConfigFile = None, store: StoreUrl = None, as_json: Jso
                 "spent": spent.get(one.name, 0),
                 "revoked": one.revoked,
             }
-            for one in kept.principals()
+            for one in opened.principals()
         ]
     if as_json:
-        typer.echo(json.dumps(everybody))
+        typer.echo(json.dumps(principals))
         return
     from rich.box import SIMPLE
     from rich.console import Console
@@ -150,7 +150,7 @@ def list_keys(*, config: ConfigFile = None, store: StoreUrl = None, as_json: Jso
     for heading in ("spent", "of", "per second"):
         table.add_column(heading, justify="right")
     table.add_column("")
-    for one in everybody:
+    for one in principals:
         of = "no limit" if one["queries"] is None else f"{one['queries']:,}"
         rate = "no limit" if one["rate"] is None else f"{one['rate']:g}"
         table.add_row(str(one["name"]), f"{one['spent']:,}", of, rate, "revoked" if one["revoked"] else "")
@@ -158,34 +158,34 @@ def list_keys(*, config: ConfigFile = None, store: StoreUrl = None, as_json: Jso
 
 
 @contextmanager
-def _opened(config: Path | None, url: str | None) -> Iterator[Store]:
+def _open_store(config: Path | None, url: str | None) -> Iterator[Store]:
     """The store of `--store`, of `--config`, of ./guard.toml, or the embedded one."""
-    from modelkeep.guard.gateway.config import checked, opened, read
+    from modelkeep.guard.gateway.config import open_configured_store, parse_config, read_config
 
     if url is None and config is None and Path("guard.toml").exists():
         config = Path("guard.toml")
     if url is None and config is not None:
-        settings = read(config)
+        settings = read_config(config)
     else:
         table = {} if url is None else {"store": {"url": url}}
-        settings = checked({"model": {"path": "-"}, **table}, "The command line", Path())
-    store = opened(settings)
+        settings = parse_config({"model": {"path": "-"}, **table}, "The command line", Path())
+    store = open_configured_store(settings)
     try:
         yield store
     finally:
         store.close()
 
 
-def _known(store: Store) -> dict[str, Principal]:
+def _principals(store: Store) -> dict[str, Principal]:
     return {one.name: one for one in store.principals()}
 
 
-def _must_know(store: Store, name: str) -> Principal:
+def _find(store: Store, name: str) -> Principal:
     from modelkeep.core.errors import GuardError, join_names
 
-    known = _known(store)
+    known = _principals(store)
     if name not in known:
-        raise GuardError(f"Nobody is called '{name}' here. Known: {join_names(list(known)) or 'nobody'}.")
+        raise GuardError(f"There is no principal '{name}' here. Known: {join_names(list(known)) or 'none'}.")
     return known[name]
 
 

@@ -124,7 +124,7 @@ def _projection(
         count += 1
         while count > 0:
             used = columns[:count]
-            wanted = _solved(used, gram, -(used @ aim))
+            wanted = _eliminate(used, gram, -(used @ aim))
             step, leaves = 1.0, -1
             for i in range(count):
                 if wanted[i] <= 0 and weights[i] < step * (weights[i] - wanted[i]):
@@ -144,7 +144,7 @@ def _projection(
 
 
 @compiled
-def _solved(used: NDArray[np.float64], gram: NDArray[np.float64], right: Vector) -> Vector:
+def _eliminate(used: NDArray[np.float64], gram: NDArray[np.float64], right: Vector) -> Vector:
     """λ with (used K usedᵀ) λ = right, by elimination: the matrix is positive definite, so in any order."""
     count = len(used)
     matrix = np.empty((count, count))

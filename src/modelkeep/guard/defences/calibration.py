@@ -63,7 +63,7 @@ def calibrate_threshold(model: Model, misinformation: Model, data: Data, allowan
     threshold = 0.0
     for hundredths in range(1, HUNDREDTHS + 1):
         defence = AdaptiveMisinformation(hundredths / HUNDREDTHS, misinformation)
-        answers = defence.mixed(clean, misled)
+        answers = defence.mix(clean, misled)
         if (answers.argmax(axis=1) == labels).mean() < least:
             break
         threshold = defence.threshold

@@ -1,73 +1,71 @@
-"""Adaptive misinformation (Kariyappa & Qureshi 2020; appendix B.2): wrong answers where the network is unsure."""
+"""Adaptive misinformation (Kariyappa2020; Tang2024, appendix B.2): wrong answers where the network is unsure."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
+from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.inputs import queries
-from modelkeep.guard.fresh_network import untrained
+from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, Predictions, Units, snap
 from modelkeep.training import Recipe, Step, fit
 
 NEGLIGIBLE = 1e-12  # a share of misinformation too small to move an answer on the grid
 
 
-@dataclass(frozen=True)
-class AdaptiveMisinformation:
-    """ŷ = (1 − α) y + α f̂(x) with α = 1 / (1 + exp(ν (y_max − τ))).
+@declare(
+    "guard",
+    "adaptive-misinformation",
+    access="scores",
+    paper="Kariyappa2020; Tang2024, appendix B.2",
+    extra="guard",
+    kw_only=False,
+)
+class AdaptiveMisinformation(Defence):
+    """Answers wrongly, by a network of its own, where the model is unsure.
+
+    ŷ = (1 − α) y + α f̂(x) with α = 1 / (1 + exp(ν (y_max − τ))).
 
     τ is the `threshold`: a query whose top confidence is below it counts as out of distribution, and gets the answer
     of the `misinformation` model f̂ (see `misinform`). It promises no budget and no top-1 label.
     """
 
-    threshold: float
-    misinformation: Model
-    nu: float = 1000.0
-
-    name = "adaptive-misinformation"
-    stored_name = "modelkeep.guard.defences.misinformation.AdaptiveMisinformation"
-    epsilon = 2.0
+    threshold: float = setting("Below this top confidence answers are wrong.", at_least=0, at_most=1)
+    misinformation: Model = setting("The network that gives the wrong answers, such as `misinform` trains.")
+    nu: float = setting("How sharp the threshold is.", default=1000.0, above=0, below=math.inf)
     keeps_top = False
     needs_inputs = True
+    stored_name = "modelkeep.guard.defences.misinformation.AdaptiveMisinformation"
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 1:
-            raise bad_parameter("AdaptiveMisinformation", "threshold", "between 0 and 1", self.threshold)
-        if not 0 < self.nu < math.inf:
-            raise bad_parameter("AdaptiveMisinformation", "nu", "a number above 0", self.nu)
-
-    def initial(self, classes: int) -> None:
-        """It has no state."""
-
-    def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
+    def __call__(self, predictions: Predictions, state: Any = None, inputs: torch.Tensor | None = None) -> Units:
         asked = queries("Adaptive misinformation", self.misinformation, predictions, inputs)
         misled = predictions.units / ONE
         # Each query by itself, so that its answer does not depend on the others.
         for row in np.flatnonzero(self.share(predictions) > NEGLIGIBLE):
             misled[row] = self.misinformation.probs(asked[[row]])[0].double().cpu().numpy()
-        return self.mixed(predictions, misled)
+        return self.mix(predictions, misled)
 
     def share(self, predictions: Predictions) -> NDArray[np.float64]:
         """α, the share of misinformation in each answer, (n,)."""
         with np.errstate(over="ignore"):  # exp(ν …) = ∞ is right: α = 0
             return np.asarray(1 / (1 + np.exp(self.nu * (predictions.units.max(axis=1) / ONE - self.threshold))))
 
-    def mixed(self, predictions: Predictions, misled: NDArray[np.float64]) -> Units:
+    def mix(self, predictions: Predictions, misled: NDArray[np.float64]) -> Units:
         """The answers where the misinformation model says `misled: (n, classes)`."""
         alpha = self.share(predictions)[:, None]
         return snap((1 - alpha) * (predictions.units / ONE) + alpha * misled).units
 
 
 def reverse_cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
-    """CE(1 − f̂(x), y) = −log(1 − f̂(x)_y), the mean over the batch: small where no trust is in the true class."""
+    """CE(1 − f̂(x), y) = −log(1 − f̂(x)_y), the mean over the batch: small where the true class has no confidence."""
     logits = model.forward(x)
     others = logits.scatter(1, y[:, None], -math.inf)
     # 1 − softmax_y is what the other classes have together; in logarithms it keeps its digits where f̂_y is near 1.
@@ -84,6 +82,6 @@ def misinform(model: Model, data: Data, recipe: Recipe, *, seed: int) -> Model:
     >>> bool((wrong.predict(data.x) != data.y).all())
     True
     """
-    misled = untrained(model, seed)
+    misled = copy_untrained(model, seed)
     fit(misled, data, reverse_cross_entropy, recipe, seed=seed)
     return misled

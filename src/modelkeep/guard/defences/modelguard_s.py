@@ -1,16 +1,16 @@
-"""ModelGuard-S: quantise predictions online, in an order that never changes (paper 003, section 3.5, algorithm 1)."""
+"""ModelGuard-S: quantise predictions online, in an order that never changes (Tang2024, section 3.5, algorithm 1)."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from modelkeep.core.errors import InputError
+from modelkeep.core.method import declare, setting
+from modelkeep.guard.defence import Defence, epsilon_setting
 from modelkeep.guard.defences.keyed_point import keyed_point
-from modelkeep.guard.grid import ONE, Predictions, Units, budget
+from modelkeep.guard.grid import ONE, Predictions, Units
 from modelkeep.guard.machine_code import compiled
 
 LANES = 64  # centroids that are looked at together
@@ -18,14 +18,17 @@ COARSE = 9  # a sketch counts in 2⁹ units, so that a whole prediction fits int
 STEP = 8  # coordinates between two looks at whether a block can still match
 
 
-@dataclass(frozen=True)
-class ModelGuardS:
-    """Answer with the first centroid of the top-1 label's list within the ℓ1 budget; where none is, append one.
+@declare(
+    "guard", "modelguard-s", access="scores", paper="Tang2024, section 3.5, algorithm 1", extra="guard", kw_only=False
+)
+class ModelGuardS(Defence):
+    """Answers with the first centroid of an ordered list within the budget, the same for ever.
 
-    In the paper's form (the default) the new centroid is the clean prediction itself, so each centroid's first query is
-    answered cleanly. With a `secret` the new centroid is instead a point within half of the budget that the secret
-    draws, and no answer is ever clean. With `seeded: (n, classes)`, the owner's own predictions in units, the lists
-    start with what algorithm 1 makes of those.
+    Each top-1 label has a list; where no centroid of it is near enough, one is appended. In the paper's form (the
+    default) the new centroid is the clean prediction itself, so its first query is answered cleanly.
+    With a `secret` the new centroid is instead a point within half of the budget that the secret draws, and no answer
+    is ever clean. With `seeded: (n, classes)`, the owner's own predictions in units, the lists start with what
+    algorithm 1 makes of those.
 
     >>> from modelkeep.guard.grid import confidences, snap
     >>> defence = ModelGuardS(epsilon=0.5)
@@ -37,16 +40,14 @@ class ModelGuardS:
            [0.75 , 0.25 ]], dtype=float32)
     """
 
-    epsilon: float = 1.0
-    secret: bytes | None = field(default=None, repr=False)
-    seeded: Units | None = field(default=None, repr=False, compare=False)
-    name = "modelguard-s"
+    epsilon: float = epsilon_setting(1.0)
+    secret: bytes | None = setting("With a secret no answer is ever clean.", default=None, repr=False)
+    seeded: Units | None = setting(
+        "The owner's own predictions, to start the lists with.", default=None, repr=False, compare=False
+    )
     stored_name = "modelkeep.guard.defences.modelguard_s.ModelGuardS"
-    keeps_top = True
-    needs_inputs = False
 
     def __post_init__(self) -> None:
-        budget(self.epsilon)
         if self.secret is not None and len(self.secret) < 8:
             raise InputError(f"A secret of {len(self.secret)} bytes can be guessed; give at least 8, better 32.")
 

@@ -1,24 +1,28 @@
 """ModelGuard-W: the answer within the constraints that a thief would learn least from, if it took it at its word.
 
-Equation 9 of paper 003 is a linear programme per query. It is solved here exactly and in whole units, without a solver
+Tang2024, equation 9, is a linear programme per query. It is solved here exactly and in whole units, without a solver
 of linear programmes: thousands of times faster, and no answer depends on a tolerance.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.guard.grid import ONE, Predictions, Units, budget
+from modelkeep.core.method import declare
+from modelkeep.guard.defence import Defence, epsilon_setting
+from modelkeep.guard.grid import ONE, Predictions, Units
 from modelkeep.guard.machine_code import compiled
 
 
-@dataclass(frozen=True)
-class ModelGuardW:
-    """Minimise Σ ŷ log y (equation 9) subject to the ℓ1 budget, the top-1 label and the simplex.
+@declare("guard", "modelguard-w", access="scores", paper="Tang2024, equation 9", extra="guard", kw_only=False)
+class ModelGuardW(Defence):
+    """Answers as misleadingly as the budget allows.
+
+    Minimises Σ ŷ log y subject to the ℓ1 budget, the top-1 label and the simplex.
 
     The label stays on top by at least one unit. A confidence of no unit counts as half of one in the logarithm, so that
     the programme is always bounded. The clean prediction is always feasible, so an answer always exists.
@@ -28,19 +32,10 @@ class ModelGuardW:
     array([[0.5   , 0.125 , 0.3125, 0.0625]], dtype=float32)
     """
 
-    epsilon: float = 1.0
-    name = "modelguard-w"
+    epsilon: float = epsilon_setting(1.0)
     stored_name = "modelkeep.guard.defences.modelguard_w.ModelGuardW"
-    keeps_top = True
-    needs_inputs = False
 
-    def __post_init__(self) -> None:
-        budget(self.epsilon)
-
-    def initial(self, classes: int) -> None:
-        """No state."""
-
-    def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
+    def __call__(self, predictions: Predictions, state: Any = None, inputs: torch.Tensor | None = None) -> Units:
         answers = np.empty_like(predictions.units)
         solve(predictions.units, predictions.labels, predictions.allowed(self.epsilon), ONE, answers)
         return answers

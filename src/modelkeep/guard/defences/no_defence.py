@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 
+from modelkeep.core.method import declare
+from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import Predictions, Units
 
 
-@dataclass(frozen=True)
-class NoDefence:
-    """Answer with the clean predictions."""
+@declare("guard", "none", access="scores", extra="guard", kw_only=False)
+class NoDefence(Defence):
+    """Answers with the clean predictions."""
 
-    name = "none"
-    stored_name = "modelkeep.guard.defences.none.NoDefence"
-    keeps_top = True
-    needs_inputs = False
     epsilon = 0.0
+    stored_name = "modelkeep.guard.defences.none.NoDefence"
 
-    def initial(self, classes: int) -> None:
-        """No state."""
-
-    def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
+    def __call__(self, predictions: Predictions, state: Any = None, inputs: torch.Tensor | None = None) -> Units:
         return predictions.units.copy()

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
+from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import ONE, Predictions, Units, apportion, make_strict
 from modelkeep.guard.machine_code import compiled
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """Answer with confidences of `decimals` decimals that still sum to one and keep the top-1 label.
+@declare("guard", "rounding", access="scores", paper="Tang2024, section 4.2", extra="guard", kw_only=False)
+class Rounding(Defence):
+    """Answers with few decimals that still sum to one and keep the top-1 label.
 
-    To round each confidence by itself breaks the simplex (three thirds become 0.9). Instead the 10^decimals steps are
+    Rounding each confidence by itself leaves the simplex (three thirds become 0.9). Instead the 10^decimals steps are
     apportioned: each confidence gets its whole steps, the largest remainders one more, and the top is made strict. That
     moves a prediction of C classes by at most C/2 + 2 steps in ℓ1, and by no more than two.
 
@@ -26,21 +27,11 @@ class Rounding:
     array([[0.4, 0.3, 0.3]], dtype=float32)
     """
 
-    decimals: int = 1
-    name = "rounding"
+    # With more than six decimals the steps would be no wider than the grid.
+    decimals: int = setting("Decimals of each confidence.", default=1, at_least=1, at_most=6)
     stored_name = "modelkeep.guard.defences.rounding.Rounding"
-    keeps_top = True
-    needs_inputs = False
-    epsilon = 2.0
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.decimals <= 6:  # below, the steps would be no wider than the grid
-            raise bad_parameter("Rounding", "decimals", "a whole number from 1 to 6", self.decimals)
-
-    def initial(self, classes: int) -> None:
-        """No state."""
-
-    def __call__(self, predictions: Predictions, state: None = None, inputs: torch.Tensor | None = None) -> Units:
+    def __call__(self, predictions: Predictions, state: Any = None, inputs: torch.Tensor | None = None) -> Units:
         answers = np.empty_like(predictions.units)
         _round(predictions.units, predictions.labels, 10**self.decimals, answers)
         return answers

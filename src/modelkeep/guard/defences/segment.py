@@ -78,14 +78,14 @@ def _keep_top(x: NDArray[np.int32], y: NDArray[np.int32], top: int) -> None:
             # y is strict, so the top fell or k rose (or both); undo that, and with it a move of the other direction.
             if x[top] < y[top]:
                 x[top] += 1
-                x[k if x[k] > y[k] else _moved(x, y, 1)] -= 1
+                x[k if x[k] > y[k] else _first_moved(x, y, 1)] -= 1
             else:
                 x[k] -= 1
-                x[_moved(x, y, -1)] += 1
+                x[_first_moved(x, y, -1)] += 1
 
 
 @compiled
-def _moved(x: NDArray[np.int32], y: NDArray[np.int32], sign: int) -> int:
+def _first_moved(x: NDArray[np.int32], y: NDArray[np.int32], sign: int) -> int:
     """The first entry that rose (`sign` 1) or fell (-1)."""
     for k in range(len(x)):
         if (x[k] - y[k]) * sign > 0:

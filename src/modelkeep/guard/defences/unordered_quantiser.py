@@ -1,22 +1,24 @@
-"""The quantiser without an order: the counterexample of paper 003 (figure 2, upper row; table 6)."""
+"""The quantiser without an order: the counterexample of Tang2024 (figure 2, upper row; table 6)."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from modelkeep.core.method import declare
+from modelkeep.guard.defence import Defence, epsilon_setting
 from modelkeep.guard.defences.modelguard_s import Centroids
-from modelkeep.guard.grid import Predictions, Units, budget, distortion
+from modelkeep.guard.grid import Predictions, Units, distortion
 
 
-@dataclass(frozen=True)
-class Unordered:
-    """Answer with the NEAREST centroid within the budget; where none is, append the clean prediction.
+@declare("guard", "unordered", access="scores", paper="Tang2024, table 6", extra="guard", kw_only=False)
+class Unordered(Defence):
+    """Answers with the nearest centroid within the budget, which changes: for comparison only.
+
+    Where no centroid is near enough, the clean prediction becomes one.
 
     A centroid that comes later can take over a query that was answered before, and the change tells a thief that the
-    query lies between the two. Serve with `ModelGuardS`; this is here to be compared with it.
+    query lies between the two. Serve with `ModelGuardS`.
 
     >>> from modelkeep.guard.grid import confidences, snap
     >>> defence = Unordered(epsilon=0.5)
@@ -25,14 +27,8 @@ class Unordered:
     array([0.9, 0.9, 0.6, 0.6], dtype=float32)
     """
 
-    epsilon: float = 1.0
-    name = "unordered"
+    epsilon: float = epsilon_setting(1.0)
     stored_name = "modelkeep.guard.defences.unordered.Unordered"
-    keeps_top = True
-    needs_inputs = False
-
-    def __post_init__(self) -> None:
-        budget(self.epsilon)
 
     def initial(self, classes: int) -> Centroids:
         """Empty lists of centroids."""

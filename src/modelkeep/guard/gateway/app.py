@@ -52,23 +52,23 @@ def create_app(service: Service) -> FastAPI:
     )
 
     async def live() -> Response:
-        return answered({"live": True})
+        return json_response({"live": True})
 
     async def ready() -> Response:
         is_ready = await service.ready()
-        return answered({"ready": is_ready}, status=200 if is_ready else 503)
+        return json_response({"ready": is_ready}, status=200 if is_ready else 503)
 
     async def server() -> Response:
-        return answered(service.server_metadata())
+        return json_response(service.server_metadata())
 
     async def metadata(model: str, version: str = "") -> Response:
         service.require(model, version)
-        return answered(service.model_metadata())
+        return json_response(service.model_metadata())
 
     async def model_ready(model: str, version: str = "") -> Response:
         service.require(model, version)
         is_ready = await service.ready()
-        return answered({"name": service.model, "ready": is_ready}, status=200 if is_ready else 503)
+        return json_response({"name": service.model, "ready": is_ready}, status=200 if is_ready else 503)
 
     async def infer(request: Request) -> Response:
         async def read() -> InferenceRequest:
@@ -99,7 +99,7 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-def answered(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response."""
     return Response(orjson.dumps(content), status, headers, JSON)
 
@@ -125,16 +125,16 @@ async def _body(request: Request, most: int) -> bytes:
 
 def _refused(_: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, Refusal)
-    return answered({"error": refusal.message}, refusal.status, refusal.headers)
+    return json_response({"error": refusal.message}, refusal.status, refusal.headers)
 
 
 def _no_route(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return answered({"error": f"{error.detail}."}, error.status_code, error.headers)
+    return json_response({"error": f"{error.detail}."}, error.status_code, error.headers)
 
 
 def _failed(_: Request, __: Exception) -> Response:
-    return answered({"error": "The gateway failed; its log says why."}, 500)
+    return json_response({"error": "The gateway failed; its log says why."}, 500)
 
 
 def _document(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from modelkeep.core.errors import GuardError, InputError
@@ -14,10 +15,10 @@ from modelkeep.core.model import Model
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway.backend import Backend, LocalBackend, Probabilities
 from modelkeep.guard.gateway.config import Config
-from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
+from modelkeep.guard.gateway.query_monitor import QueryMonitor
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.grid import distortion, snap
 from modelkeep.guard.policy import Policy
@@ -31,8 +32,8 @@ OWN = 1000  # rows of the owner's data that detection compares with
 
 
 @dataclass(frozen=True, eq=False)
-class Planned:
-    """What settings come to: which model, which policy, what clients send. A model that is run here is loaded."""
+class Plan:
+    """What the settings mean: which model, which policy, what clients send. A model that is run here is loaded."""
 
     config: Config
     model: Model | None
@@ -41,8 +42,8 @@ class Planned:
     output: TensorSpec
 
 
-def planned(config: Config) -> Planned:
-    """Load the model and choose the defence; nothing is opened yet."""
+def make_plan(config: Config) -> Plan:
+    """Load the model and make the defence. Nothing is opened yet."""
     served = config.model
     model = None
     if served.path is not None:
@@ -60,8 +61,11 @@ def planned(config: Config) -> Planned:
         # Its weights cannot be seen from here: name and version stand for them.
         fingerprint = f"{served.upstream_model or served.name} {served.version} {served.output} as {served.kind}"
     policy = Policy(config.defence.build(config.at("")), fingerprint, classes, dtype, config.defence.noise)
+    if policy.defence.needs_inputs:  # its own network must take the same inputs and tell the same classes apart
+        unsure = snap(np.full((1, classes), 1 / classes))
+        policy.defence(unsure, policy.defence.initial(classes), torch.zeros(1, *shape))
     # The answers are exact in float32, whatever the model computes in.
-    return Planned(
+    return Plan(
         config, model, policy, TensorSpec(served.input, datatype, shape), TensorSpec(served.output, "FP32", (classes,))
     )
 
@@ -81,7 +85,7 @@ def load(config: Config) -> Model:
     return Model.load(served.path, weights=weights, device=served.device, **card)
 
 
-def claim(store: Store, name: str, version: str, epoch: str) -> None:
+def claim_epoch(store: Store, name: str, version: str, epoch: str) -> None:
     """Let this name and version mean this epoch for ever, or refuse where it means another one already.
 
     State is kept per epoch and cannot mix; but a replica with other weights or another budget under the same name would
@@ -99,7 +103,7 @@ def claim(store: Store, name: str, version: str, epoch: str) -> None:
         )
 
 
-def recognise(store: Store, plan: Planned, probe: Array, raw: Probabilities) -> None:
+def check_probe(store: Store, plan: Plan, probe: Array, raw: Probabilities) -> None:
     """Refuse a model that predicts something else for the probe than when its name and version were first served.
 
     Weights tell one model from another, but not the code that runs them, nor what an upstream serves by the same name.
@@ -115,7 +119,7 @@ def recognise(store: Store, plan: Planned, probe: Array, raw: Probabilities) -> 
         )
 
 
-async def assembled(plan: Planned, store: Store) -> Service:
+async def build_service(plan: Plan, store: Store) -> Service:
     """A service that has read the store, and whose model has answered once."""
     config, policy, served = plan.config, plan.policy, plan.config.model
     backend: Backend
@@ -132,7 +136,7 @@ async def assembled(plan: Planned, store: Store) -> Service:
             output=plan.output,
             gives=served.kind,
         )
-    claim(store, served.name, served.version, policy.epoch)
+    claim_epoch(store, served.name, served.version, policy.epoch)
     gate = Gate(policy, store)
     probe = np.random.default_rng(0).random((1, *plan.input.shape)).astype(DTYPES[plan.input.datatype])
     try:
@@ -140,7 +144,7 @@ async def assembled(plan: Planned, store: Store) -> Service:
         raw = await backend.predict(probe)
         if not policy.defence.needs_inputs:
             gate.quick(raw, query_hashes(probe))
-        recognise(store, plan, probe, raw)
+        check_probe(store, plan, probe, raw)
     except (InputError, Refusal) as error:
         raise GuardError(
             f"{served.path or served.upstream} was asked once, to see whether it answers, and gave none: {error}"
@@ -155,7 +159,7 @@ async def assembled(plan: Planned, store: Store) -> Service:
         principals=Principals(store, open=config.principals.open),
         metrics=Metrics(epoch=policy.epoch, model=served.name, gate=gate),
         journal=Journal(store),
-        detector=Detector(await _top_confidences(config, backend)) if config.detection.enabled else None,
+        monitor=QueryMonitor(await _top_confidences(config, backend)) if config.detection.enabled else None,
         most_bytes=config.server.max_body,
     )
 

@@ -60,11 +60,11 @@ class Caller:
             async with asyncio.timeout(self._timeout), self._room:
                 while connection := self._open():
                     try:
-                        return await self._answered(connection, asked)
+                        return await self._exchange(connection, asked)
                     except NotReached:
                         if connection.heard:  # it was alive, so the failure is not that of an old connection
                             raise
-                return await self._answered(await self._connect(), asked)
+                return await self._exchange(await self._connect(), asked)
         except (OSError, TimeoutError) as error:
             raise NotReached(f"{type(error).__name__}: {error}") from error
 
@@ -89,7 +89,7 @@ class Caller:
         )
         return connection
 
-    async def _answered(self, connection: _Connection, asked: bytes) -> Reply:
+    async def _exchange(self, connection: _Connection, asked: bytes) -> Reply:
         try:
             reply = await connection.ask(asked)
         except BaseException:

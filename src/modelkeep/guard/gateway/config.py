@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, create_model, field_validator, model_validator
 
-from modelkeep.core.errors import GuardError
-from modelkeep.guard.gateway.defence_settings import TABLES, AnyDefence, Quantised, Section
+from modelkeep.core.errors import GuardError, InputError
+from modelkeep.core.registry import declarations
+from modelkeep.guard.gateway.defence_table import DefenceTable, Section, defence_table
 from modelkeep.guard.store import Store, open_store
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Size = Annotated[int, Field(ge=1)]
 
 
-class Server(Section):
+DEFAULT_DEFENCE = "modelguard-s"
+
+
+class ServerTable(Section):
     """Where the gateway listens, and how much it takes at once."""
 
     host: str = "127.0.0.1"
@@ -38,10 +42,10 @@ class Server(Section):
         return self
 
 
-class Served(Section):
+class ModelTable(Section):
     """The model: a file or a factory that is run in this process, or an upstream server that speaks the protocol.
 
-    The same name and version means the same answers for ever. Whoever changes weights or defence changes `version`.
+    The same name and version means the same answers for ever: change `version` with the weights or the defence.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "model"
@@ -71,7 +75,7 @@ class Served(Section):
         return self
 
 
-class Kept(Section):
+class StoreTable(Section):
     """Where the durable state is: `sqlite:///file` next to this file, or `postgresql://host/database`."""
 
     url: str = "sqlite:///modelkeep-guard.sqlite3"
@@ -93,20 +97,20 @@ class Kept(Section):
         raise ValueError("must be sqlite:///FILE or postgresql://USER@HOST/DATABASE")
 
 
-class Asking(Section):
-    """Who may ask: whoever has a key, or with `open` everybody."""
+class PrincipalsTable(Section):
+    """Who may ask: the holders of keys, or with `open` everybody."""
 
     open: bool = False
 
 
-class Detection(Section):
+class DetectionTable(Section):
     """Whether principals are scored by how much their queries look like a thief's; better with `data` of the owner."""
 
     enabled: bool = True
     data: str | None = None
 
 
-class Dashboard(Section):
+class DashboardTable(Section):
     """What the operator's page shows besides: a curve of fidelity against queries that `modelkeep extract` wrote."""
 
     fidelity_curve: Path | None = None
@@ -115,13 +119,13 @@ class Dashboard(Section):
 class Config(Section):
     """All settings of a gateway."""
 
-    server: Server = Server()
-    model: Served
-    defence: AnyDefence = Quantised(name="modelguard-s")
-    store: Kept = Kept()
-    principals: Asking = Asking()
-    detection: Detection = Detection()
-    dashboard: Dashboard = Dashboard()
+    server: ServerTable = ServerTable()
+    model: ModelTable
+    defence: DefenceTable
+    store: StoreTable = StoreTable()
+    principals: PrincipalsTable = PrincipalsTable()
+    detection: DetectionTable = DetectionTable()
+    dashboard: DashboardTable = DashboardTable()
     _folder: Path = PrivateAttr(Path())
 
     def at(self, path: str | Path) -> Path:
@@ -129,12 +133,12 @@ class Config(Section):
         return self._folder / path
 
 
-def read(path: Path) -> Config:
+def read_config(path: Path) -> Config:
     """The settings in a file, or one error that names all that is wrong with it."""
-    return checked(raw(path), str(path), path.resolve().parent)
+    return parse_config(read_toml(path), str(path), path.resolve().parent)
 
 
-def raw(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """What a file says, before it is checked."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -144,52 +148,64 @@ def raw(path: Path) -> dict[str, Any]:
         raise GuardError(f"{path} is not TOML: {error}.") from error
 
 
-def checked(given: dict[str, Any], where: str, folder: Path) -> Config:
+def parse_config(given: dict[str, Any], where: str, folder: Path) -> Config:
     """Settings as a file would give them, checked as a whole.
 
-    >>> checked({"model": {"path": "m.safetensors"}, "server": {"prot": 80, "port": 0}}, "guard.toml", Path())
+    >>> parse_config({"model": {"path": "m.safetensors"}, "server": {"prot": 80, "port": 0}}, "guard.toml", Path())
     Traceback (most recent call last):
     modelkeep.core.errors.GuardError: guard.toml has 2 errors:
       server.port must be greater than or equal to 1. Got 0.
       server.prot is no setting. Did you mean 'port'? Allowed: host, port, grpc_port, tls_certificate, tls_key, max_body, drain_seconds.
     """  # noqa: E501
+    errors: list[str] = []
+    table = given.get("defence", {"name": DEFAULT_DEFENCE})
+    defence = DefenceTable
+    if isinstance(table, dict):
+        try:
+            defence = defence_table(str(table.get("name", "")))
+            table = {**table, "name": defence.model_fields["name"].default}  # a file may have an old name
+        except InputError:
+            names = ", ".join(declarations("guard"))
+            if "name" in table:
+                errors.append(f"defence.name must be one of {names}. Got {table['name']!r}.")
+            else:
+                errors.append(f"defence.name is missing. It must be one of {names}.")
+            table = {"name": DEFAULT_DEFENCE}  # so that the other tables are checked as well
+    kind = create_model("Config", __base__=Config, defence=(defence, ...))
+    config = None
     try:
-        config = Config.model_validate(given)
+        config = kind.model_validate({**given, "defence": table})
     except ValidationError as error:
-        # A value that may be one of two kinds fails twice: said once.
-        errors = list(dict.fromkeys(_sentence(one) for one in error.errors(include_url=False)))
+        errors += [_sentence(one, kind) for one in error.errors(include_url=False)]
+    if config is None or errors:
+        errors = list(dict.fromkeys(errors))  # a value that may be one of two kinds fails twice: said once
         count = "an error" if len(errors) == 1 else f"{len(errors)} errors"
         raise GuardError("\n  ".join([f"{where} has {count}:", *errors])) from None
     config._folder = folder
     return config
 
 
-def opened(config: Config) -> Store:
+def open_configured_store(config: Config) -> Store:
     """The store that the settings name; a relative path starts in the file's own folder."""
     scheme, _, path = config.store.url.partition(":///")
     return open_store(f"sqlite:///{config.at(path).absolute()}" if scheme == "sqlite" else config.store.url)
 
 
-def _sentence(error: Any) -> str:
+def _sentence(error: Any, kind: type[Config]) -> str:
     """One of pydantic's errors as a sentence that names the key, what was got and what is allowed."""
-    place, kind = tuple(error["loc"]), error["type"]
-    keys = _keys(place)
-    if place[0] == "defence" and len(place) > 1:
-        place = (place[0], *place[2:])  # without pydantic's own name of the table that was tried
+    place, fault = tuple(error["loc"]), error["type"]
+    keys = _keys(place, kind)
     name = ".".join(map(str, place))
-    if kind == "extra_forbidden":  # its value may be a secret, so it is not shown
+    if fault == "extra_forbidden":  # its value may be a secret, so it is not shown
         near = difflib.get_close_matches(str(place[-1]), keys, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         return f"{name} is no setting.{hint} Allowed: {', '.join(keys)}."
-    if kind == "missing":
-        return f"{name} is missing."
-    if kind == "union_tag_not_found":
-        return f"{name}.name is missing. It must be one of {', '.join(TABLES)}."
-    if kind == "union_tag_invalid":
-        return f"{name}.name must be one of {', '.join(TABLES)}. Got {error['ctx']['tag']!r}."
-    if kind == "value_error":  # of a whole table or of an address that may hold a password: nothing of it is shown
+    if fault == "missing":
+        told = None if len(place) == 1 else _table(place, kind).model_fields[str(place[-1])].description
+        return f"{name} is missing{'.' if told is None else f': {told}'}"
+    if fault == "value_error":  # of a whole table or of an address that may hold a password: nothing of it is shown
         return f"{name}: {error['ctx']['error']}."
-    if kind == "model_type":
+    if fault == "model_type":
         return f"{name} must be a table: write [{name}] and its settings below. Got {error['input']!r}."
     if place[:2] == ("model", "classes"):
         return "model.classes must be how many there are, or a list of their names."
@@ -197,11 +213,13 @@ def _sentence(error: Any) -> str:
     return f"{name} {allowed}. Got {error['input']!r}."
 
 
-def _keys(place: tuple[int | str, ...]) -> list[str]:
+def _keys(place: tuple[int | str, ...], kind: type[Config]) -> list[str]:
     """The keys that are allowed where the last part of `place` is."""
     if len(place) == 1:
         return list(Config.model_fields)
-    if place[0] == "defence":
-        return list(TABLES[str(place[1])].model_fields)
-    table = Config.model_fields[str(place[0])].annotation
-    return list(table.model_fields) if isinstance(table, type) and issubclass(table, Section) else []
+    return list(_table(place, kind).model_fields)
+
+
+def _table(place: tuple[int | str, ...], kind: type[Config]) -> type[Section]:
+    table = kind.model_fields[str(place[0])].annotation
+    return table if isinstance(table, type) and issubclass(table, Section) else Section

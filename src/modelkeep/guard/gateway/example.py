@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-EXAMPLE = """\
+from modelkeep.core.registry import declarations
+
+_EXAMPLE = """\
 # The settings of `modelkeep guard serve`. Check them with: modelkeep guard check {file}
 # Relative paths start in this file's folder. Secrets are never written in here.
 
@@ -28,7 +30,7 @@ path = "model.safetensors"     # or .pt2, .onnx, package.module:factory (with we
 # kind = "probabilities"               # or "logits"
 
 [defence]
-name = "modelguard-s"          # or none, top1, rounding, reverse-sigmoid, modelguard-w
+name = "modelguard-s"          # or {others}
 epsilon = 1.0                  # how far an answer may lie from the prediction, in l1 (0 to 2)
 noise = 1e-5                   # how far two computations of one prediction may lie apart, in l1
 # secret_file = "secret"       # never answer cleanly; make one: (umask 077; openssl rand -hex 32 > secret)
@@ -37,7 +39,7 @@ noise = 1e-5                   # how far two computations of one prediction may 
 url = "sqlite:///modelkeep-guard.sqlite3"   # one replica; for many: "postgresql://user@host/database"
 
 [principals]
-open = false                   # true: nobody needs a key
+open = false                   # true: no key is needed
 
 [detection]
 enabled = true                 # score principals by how much their queries look like a thief's
@@ -46,3 +48,9 @@ enabled = true                 # score principals by how much their queries look
 [dashboard]
 # fidelity_curve = "curve.json"   # as `modelkeep extract` wrote it: what a thief would have after so many queries
 """
+
+
+def example_settings(file: str) -> str:
+    """The text of a settings file of this name."""
+    others = [name for name in declarations("guard") if name != "modelguard-s"]
+    return _EXAMPLE.replace("{file}", file).replace("{others}", ", ".join(others))

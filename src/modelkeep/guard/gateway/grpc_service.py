@@ -65,7 +65,7 @@ def _endpoint(answer: Callable[[bytes, Context], Awaitable[Message]]) -> Callabl
     return endpoint
 
 
-def _parsed(kind: type[M], raw: bytes) -> M:
+def _parse(kind: type[M], raw: bytes) -> M:
     try:
         return kind.FromString(raw)
     except DecodeError:
@@ -73,28 +73,28 @@ def _parsed(kind: type[M], raw: bytes) -> M:
 
 
 async def _live(raw: bytes) -> Message:
-    _parsed(pb.ServerLiveRequest, raw)
+    _parse(pb.ServerLiveRequest, raw)
     return pb.ServerLiveResponse(live=True)
 
 
 async def _ready(service: Service, raw: bytes) -> Message:
-    _parsed(pb.ServerReadyRequest, raw)
+    _parse(pb.ServerReadyRequest, raw)
     return pb.ServerReadyResponse(ready=await service.ready())
 
 
 async def _model_ready(service: Service, raw: bytes) -> Message:
-    asked = _parsed(pb.ModelReadyRequest, raw)
+    asked = _parse(pb.ModelReadyRequest, raw)
     service.require(asked.name, asked.version)
     return pb.ModelReadyResponse(ready=await service.ready())
 
 
 async def _server_metadata(service: Service, raw: bytes) -> Message:
-    _parsed(pb.ServerMetadataRequest, raw)
+    _parse(pb.ServerMetadataRequest, raw)
     return pb.ServerMetadataResponse(**service.server_metadata())
 
 
 async def _model_metadata(service: Service, raw: bytes) -> Message:
-    asked = _parsed(pb.ModelMetadataRequest, raw)
+    asked = _parse(pb.ModelMetadataRequest, raw)
     service.require(asked.name, asked.version)
     return pb.ModelMetadataResponse(**service.model_metadata())
 
@@ -104,6 +104,6 @@ async def _infer(service: Service, raw: bytes, context: Context) -> Message:
     authorization = metadata.get("authorization")
 
     async def read() -> Any:
-        return parse_request(_parsed(pb.ModelInferRequest, raw))
+        return parse_request(_parse(pb.ModelInferRequest, raw))
 
     return build_response(await service.infer(authorization if isinstance(authorization, str) else None, read))

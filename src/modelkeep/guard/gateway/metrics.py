@@ -36,7 +36,7 @@ class Metrics:
     """The counts of one replica, since it was started.
 
     >>> metrics = Metrics(epoch="e0", model="digits")
-    >>> metrics.answered(2, np.array([0, ONE // 2]), seconds=0.003)
+    >>> metrics.count_answer(2, np.array([0, ONE // 2]), seconds=0.003)
     >>> b"modelkeep_rows_total 2.0" in metrics.render()
     True
     """
@@ -60,22 +60,22 @@ class Metrics:
         if gate is not None:
             self._registry.register(_OfGate(gate))
 
-    def answered(self, rows: int, distortion: NDArray[np.int64], seconds: float) -> None:
+    def count_answer(self, rows: int, distortion: NDArray[np.int64], seconds: float) -> None:
         """A request was answered: `distortion: (rows,)` is in units, as `grid.distortion` gives it."""
         self._requests.inc()
         self._rows.inc(rows)
         self._request.observe(seconds)
         self._distortions.add(distortion)
 
-    def refused(self, status: int) -> None:
+    def count_refusal(self, status: int) -> None:
         """A request was refused with this HTTP status (over gRPC: the status that REST would have given)."""
         self._refusals.labels(str(status)).inc()
 
-    def predicted(self, seconds: float) -> None:
+    def observe_model(self, seconds: float) -> None:
         """The model took this long for a request."""
         self._backend.observe(seconds)
 
-    def settled(self, seconds: float) -> None:
+    def observe_store(self, seconds: float) -> None:
         """A request waited this long for the store."""
         self._store.observe(seconds)
 

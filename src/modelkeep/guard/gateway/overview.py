@@ -14,7 +14,6 @@ import numpy as np
 
 from modelkeep import __version__
 from modelkeep.core.errors import GuardError, StoreUnavailable
-from modelkeep.guard.gateway.detection import Detector
 from modelkeep.guard.gateway.principals import OPERATOR
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.gateway.traffic import LATELY
@@ -101,8 +100,8 @@ def _principals(service: Service) -> list[dict[str, Any]]:
     store, traffic = service.gate.store, service.traffic
     now = int(traffic.clock())
     spent = store.spent()
-    detector = service.detector
-    suspicions = {one.principal: one for one in detector.scores()} if isinstance(detector, Detector) else {}
+    monitor = service.monitor
+    suspicions = {} if monitor is None else {one.principal: one for one in monitor.scores()}
     told = []
     for principal in store.principals():
         if principal.name == OPERATOR:

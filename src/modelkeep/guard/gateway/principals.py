@@ -34,7 +34,7 @@ def new_key() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 
 
-def hashed(key: str) -> bytes:
+def hash_key(key: str) -> bytes:
     """What is stored of a key. A plain hash is enough: 256 random bits cannot be guessed, so none need slow guesses."""
     return hashlib.sha256(key.encode()).digest()
 
@@ -79,7 +79,7 @@ class Principals:
 
     async def admit(self, authorization: str | None) -> Principal:
         """Whose key the header or the gRPC metadatum `authorization` bears."""
-        principal = await self._whose(NOBODYS_KEY if self.open else hashed(_key(authorization)))
+        principal = await self._whose(NOBODYS_KEY if self.open else hash_key(_key(authorization)))
         if principal is None or principal.revoked or principal.name == OPERATOR:
             raise Unauthorised("This key is not known here, or it was revoked. Ask whoever runs this gateway for one.")
         return principal
@@ -88,7 +88,7 @@ class Principals:
         """The same for what only the operator may see. Also where the gateway is open, and also from loopback: behind a
         proxy on the same machine, everybody comes from loopback."""
         try:
-            principal = await self._whose(hashed(_key(authorization)))
+            principal = await self._whose(hash_key(_key(authorization)))
         except Unauthorised:
             principal = None
         if principal is None or principal.revoked or principal.name != OPERATOR:
@@ -199,7 +199,7 @@ class Principals:
 def add_key(store: Store, principal: Principal) -> str:
     """Give a principal a new key beside those it has (or make it known), and set its limits; returns the key."""
     key = new_key()
-    store.admit(replace(principal, revoked=False), hashed(key))
+    store.admit(replace(principal, revoked=False), hash_key(key))
     return key
 
 

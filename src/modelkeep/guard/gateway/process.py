@@ -13,12 +13,12 @@ from contextlib import contextmanager
 
 from modelkeep import __version__
 from modelkeep.core.errors import GuardError, MissingExtra
+from modelkeep.core.setting_files import require_private
 from modelkeep.guard.gateway.app import create_app
-from modelkeep.guard.gateway.assembly import Planned, assembled
-from modelkeep.guard.gateway.config import Config, opened
+from modelkeep.guard.gateway.assembly import Plan, build_service
+from modelkeep.guard.gateway.config import Config, open_configured_store
 from modelkeep.guard.gateway.connection import Connection
 from modelkeep.guard.gateway.dashboard import mount
-from modelkeep.guard.gateway.defence_settings import private
 from modelkeep.guard.gateway.grpc_service import create_server
 from modelkeep.guard.gateway.metrics import CONTENT_TYPE
 from modelkeep.guard.gateway.service import Service
@@ -35,7 +35,7 @@ except ImportError as missing:
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(plan: Planned, ready: Callable[[Service], None]) -> None:
+def serve(plan: Plan, ready: Callable[[Service], None]) -> None:
     """Answer until SIGTERM or SIGINT; `ready` is called once the first query would be answered.
 
     At a signal no new connection is taken, requests under way are finished (at most `drain_seconds`), and the audit log
@@ -45,7 +45,7 @@ def serve(plan: Planned, ready: Callable[[Service], None]) -> None:
     check_tls(config)
     listener = _listener(config.server.host, config.server.port)  # taken before the work, given up if it fails
     try:
-        store = opened(config)
+        store = open_configured_store(config)
         try:
             uvloop.run(_run(plan, store, listener, ready))
         finally:
@@ -54,9 +54,9 @@ def serve(plan: Planned, ready: Callable[[Service], None]) -> None:
         listener.close()
 
 
-async def _run(plan: Planned, store: Store, listener: socket.socket, ready: Callable[[Service], None]) -> None:
+async def _run(plan: Plan, store: Store, listener: socket.socket, ready: Callable[[Service], None]) -> None:
     config = plan.config
-    service = await assembled(plan, store)
+    service = await build_service(plan, store)
     app = create_app(service)
     _add_metrics(app, service)
     curve = config.dashboard.fidelity_curve
@@ -134,7 +134,7 @@ def check_tls(config: Config) -> None:
     if server.tls_certificate is None or server.tls_key is None:
         return
     certificate, key = config.at(server.tls_certificate), config.at(server.tls_key)
-    private(key, "The TLS key")
+    require_private(key, "The TLS key")
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from modelkeep.guard.gateway.backend import Backend
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
+from modelkeep.guard.gateway.query_monitor import QueryMonitor
 from modelkeep.guard.gateway.traffic import Traffic
 from modelkeep.guard.grid import Predictions, Units, confidences, distortion
 from modelkeep.guard.protocol.messages import InferenceRequest, InferenceResponse, Tensor
@@ -30,13 +31,6 @@ from modelkeep.guard.protocol.tensors import DTYPES, Array, TensorSpec, canonica
 from modelkeep.guard.refusals import BadUpstream, Malformed, NotFound, Refusal, TooLarge, Unavailable
 
 log = logging.getLogger(__name__)
-
-
-class Detector(Protocol):
-    """Looks on. It never changes an answer, and is called on the event loop: it must be quick."""
-
-    def watch(self, principal: str, rows: Array, predictions: Predictions, answers: Units) -> None:
-        """These rows were answered to this principal."""
 
 
 @dataclass(eq=False)
@@ -55,7 +49,7 @@ class Service:
     principals: Principals
     metrics: Metrics
     journal: Journal
-    detector: Detector | None = None
+    monitor: QueryMonitor | None = None
     most_rows: int = 1024
     most_bytes: int = 1 << 24
     draining: bool = False  # set before the end: not ready for new clients, but still answering
@@ -77,27 +71,27 @@ class Service:
             principal = await self.principals.admit(authorization)
             name = principal.name
             request = await read()
-            x = self._validated(request)
+            x = self._read_rows(request)
             rows = len(x)
             await self.principals.spend(principal, rows)
-            predictions, answers = await self._guarded(x)
+            predictions, answers = await self._guard(x)
         except Refusal as refusal:
-            self._refused(name, rows, refusal)
+            self._count_refusal(name, rows, refusal)
             raise
         except Exception as error:
             log.exception("An inference failed in a way that nobody foresaw.")
             failure = Refusal("The gateway failed to answer this request; its log says why.")
-            self._refused(name, rows, failure)
+            self._count_refusal(name, rows, failure)
             raise failure from error
         seconds = time.perf_counter() - start
-        self.metrics.answered(rows, distortion(answers, predictions.units), seconds)
-        self.traffic.answered(name, rows, seconds)
+        self.metrics.count_answer(rows, distortion(answers, predictions.units), seconds)
+        self.traffic.count_answer(name, rows, seconds)
         self.journal.count(name, "answered", rows)
-        if self.detector is not None:
+        if self.monitor is not None:
             try:
-                self.detector.watch(name, x, predictions, answers)
+                self.monitor.watch(name, x, predictions, answers)
             except Exception:
-                log.exception("The detector failed; the answer stands.")
+                log.exception("The query monitor failed; the answer stands.")
         output = Tensor(self.output.name, confidences(answers))
         return InferenceResponse(self.model, self.version, request.id, output, request.binary)
 
@@ -128,7 +122,7 @@ class Service:
             "outputs": tensors[1:],
         }
 
-    def _validated(self, request: InferenceRequest) -> Array:
+    def _read_rows(self, request: InferenceRequest) -> Array:
         """The rows that are asked about, as the model computes on them."""
         self.require(request.model, request.version)
         names = [tensor.name for tensor in request.inputs]
@@ -143,13 +137,13 @@ class Service:
             raise TooLarge(f"A request may have at most {self.most_rows} rows. Got {len(array)}.")
         return canonical(array, self.input)
 
-    async def _guarded(self, x: Array) -> tuple[Predictions, Units]:
+    async def _guard(self, x: Array) -> tuple[Predictions, Units]:
         """The predictions, and the answers that may leave."""
         queries = query_hashes(x)
         try:
             start = time.perf_counter()
             raw = await self.backend.predict(x)
-            self.metrics.predicted(time.perf_counter() - start)
+            self.metrics.observe_model(time.perf_counter() - start)
             if self.gate.policy.defence.needs_inputs:  # these run a network of their own, which takes time
                 quick = await asyncio.to_thread(self.gate.quick, raw, queries, torch.from_numpy(x))
             else:
@@ -158,7 +152,7 @@ class Service:
                 return quick.predictions, quick.answers
             start = time.perf_counter()
             settled = await asyncio.to_thread(self.gate.settle, quick, queries)
-            self.metrics.settled(time.perf_counter() - start)
+            self.metrics.observe_store(time.perf_counter() - start)
             return settled
         except InputError as error:  # the query was checked before, so this is about the prediction
             log.error("The model gave what is no prediction: %s", error)
@@ -167,7 +161,7 @@ class Service:
             log.warning("The store is away: %s", error)
             raise Unavailable("The store is away, and an answer that is not kept must not leave.") from error
 
-    def _refused(self, name: str, rows: int, refusal: Refusal) -> None:
-        self.metrics.refused(refusal.status)
-        self.traffic.refused(name, refusal.status)
+    def _count_refusal(self, name: str, rows: int, refusal: Refusal) -> None:
+        self.metrics.count_refusal(refusal.status)
+        self.traffic.count_refusal(name, refusal.status)
         self.journal.count(name, f"refused {refusal.status}", rows)

@@ -66,7 +66,7 @@ class Traffic:
         self.centroids: Callable[[], int] = lambda: 0
         self.clock = clock
 
-    def answered(self, principal: str, rows: int, seconds: float) -> None:
+    def count_answer(self, principal: str, rows: int, seconds: float) -> None:
         """A request was answered."""
         now = int(self.clock())
         asker = self._asker(principal)
@@ -78,7 +78,7 @@ class Traffic:
         if not self.growth or self.growth[-1][0] != now:
             self.growth.append((now, self.centroids()))
 
-    def refused(self, principal: str, status: int) -> None:
+    def count_refusal(self, principal: str, status: int) -> None:
         """A request was refused."""
         self._asker(principal).refused[status] += 1
         self.refusals.add(int(self.clock()), 1)

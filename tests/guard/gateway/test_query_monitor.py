@@ -13,8 +13,8 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from modelkeep.core.errors import InputError
-from modelkeep.guard.gateway import detection
-from modelkeep.guard.gateway.detection import Detector, Suspicion
+from modelkeep.guard.gateway import query_monitor
+from modelkeep.guard.gateway.query_monitor import QueryMonitor, Suspicion
 from modelkeep.guard.grid import snap
 
 Rows = NDArray[np.float32]
@@ -39,13 +39,13 @@ def feed(digits: tuple[Rows, NDArray[np.int64]], model: LogisticRegression) -> F
 
     def feed(*, reference: bool = True, at_once: int = 7, **queries: Rows) -> list[Suspicion]:
         known = model.predict_proba(digits[0][800:1100]).max(axis=1)
-        detector = Detector(known if reference else None)
+        monitor = QueryMonitor(known if reference else None)
         for name, rows in queries.items():
             for i in range(0, len(rows), at_once):
                 part = rows[i : i + at_once]
                 predictions = snap(model.predict_proba(part))
-                detector.watch(name, part.reshape(-1, 1, 8, 8), predictions, predictions.units)
-        return detector.scores()
+                monitor.watch(name, part.reshape(-1, 1, 8, 8), predictions, predictions.units)
+        return monitor.scores()
 
     return feed
 
@@ -82,7 +82,7 @@ def test_ordinary_traffic_and_thieves(
     }
     by_name = {score.principal: score for score in scores}
     assert by_name["jbda"].normality is not None
-    assert by_name["jbda"].normality < detection.NORMAL
+    assert by_name["jbda"].normality < query_monitor.NORMAL
     assert by_name["upside_down"].outlying is not None
     assert by_name["upside_down"].outlying > 0.5
     assert by_name["few"].score is None
@@ -107,27 +107,27 @@ def test_distances_are_those_to_the_nearest_earlier_query_of_the_class() -> None
     random = np.random.default_rng(3)
     rows = random.random((200, 50), dtype=np.float32)
     predictions = snap(random.dirichlet(np.ones(3), 200))
-    detector = Detector()
-    detector.watch("somebody", rows, predictions, predictions.units)
+    monitor = QueryMonitor()
+    monitor.watch("somebody", rows, predictions, predictions.units)
     apart = cdist(rows, rows)
     wanted = []
     for i, label in enumerate(predictions.labels):
         earlier = [apart[i, j] for j in range(i) if predictions.labels[j] == label]
         wanted += [min(earlier)] if earlier else []
-    np.testing.assert_allclose(detector._watched["somebody"].recent()[0], wanted, rtol=1e-5)
+    np.testing.assert_allclose(monitor._watched["somebody"].recent()[0], wanted, rtol=1e-5)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detection, "PRINCIPALS", 4)
-    detector = Detector()
+    monkeypatch.setattr(query_monitor, "PRINCIPALS", 4)
+    monitor = QueryMonitor()
     random = np.random.default_rng(0)
     for i in range(9):
         predictions = snap(random.dirichlet(np.ones(3), 1500))
-        detector.watch(f"p{i}", random.random((1500, 300), dtype=np.float32), predictions, predictions.units)
-    scores = detector.scores()
+        monitor.watch(f"p{i}", random.random((1500, 300), dtype=np.float32), predictions, predictions.units)
+    scores = monitor.scores()
     assert [score.principal for score in scores] == ["p5", "p6", "p7", "p8"]  # the longest silent were forgotten
     assert all(score.queries == 1500 for score in scores)
-    kept = detector._watched["p8"]
+    kept = monitor._watched["p8"]
     assert kept.points.nbytes + kept.tops.nbytes + kept.distances.nbytes + kept.labels.nbytes < 1 << 18
 
 
@@ -140,13 +140,13 @@ def test_only_aggregates_are_told(feed: Feed, digits: tuple[Rows, NDArray[np.int
 
 
 def test_a_constant_distance_is_unusual() -> None:
-    detector = Detector()
+    monitor = QueryMonitor()
     rows = np.arange(300, dtype=np.float32)[:, None]
     predictions = snap(np.tile([0.75, 0.25], (300, 1)))
-    detector.watch("grid", rows, predictions, predictions.units)
-    assert detector.scores()[0].verdict == "unusual"
+    monitor.watch("grid", rows, predictions, predictions.units)
+    assert monitor.scores()[0].verdict == "unusual"
 
 
 def test_a_reference_is_a_list_of_confidences() -> None:
     with pytest.raises(InputError, match="reference"):
-        Detector(np.ones(3))
+        QueryMonitor(np.ones(3))

@@ -43,7 +43,7 @@ class Suspicion:
     verdict: str  # "looks like ordinary traffic", "unusual" or "inconclusive (too few queries)"
 
 
-class Detector:
+class QueryMonitor:
     """Watches the queries of principals, in bounded memory and some microseconds per query.
 
     `reference: (n,)` are the top confidences of the model on the owner's own data; without them only distances count.
@@ -51,13 +51,13 @@ class Detector:
 
     def __init__(self, reference: NDArray[np.floating] | None = None) -> None:
         if reference is not None and (reference.ndim != 1 or len(reference) < ENOUGH):
-            raise bad_parameter("Detector", "reference", f"{ENOUGH} confidences or more, or None", reference.shape)
+            raise bad_parameter("QueryMonitor", "reference", f"{ENOUGH} confidences or more, or None", reference.shape)
         self._reference = None if reference is None else np.sort(reference.astype(np.float64))
-        self._watched: OrderedDict[str, _Watched] = OrderedDict()
+        self._watched: OrderedDict[str, _Rings] = OrderedDict()
         self._coordinates: NDArray[np.int64] | None = None
         self._lock = threading.Lock()
         nothing = np.zeros((0, 1), dtype=np.float32)  # compiles the loop now, so that no query waits for it
-        seen = _Watched(1)
+        seen = _Rings(1)
         none = np.zeros(0, dtype=np.int64)
         _watch(
             nothing,
@@ -83,7 +83,7 @@ class Detector:
             if seen is None:
                 if len(self._watched) >= PRINCIPALS:
                     self._watched.popitem(last=False)
-                seen = self._watched[principal] = _Watched(points.shape[1])
+                seen = self._watched[principal] = _Rings(points.shape[1])
             self._watched.move_to_end(principal)
             _watch(points, predictions.labels, tops, seen.counts, seen.points, seen.labels, seen.distances, seen.tops)
 
@@ -91,9 +91,9 @@ class Detector:
         """Everybody who is watched, by name."""
         with self._lock:
             copies = {name: (seen.counts.copy(), *seen.recent()) for name, seen in self._watched.items()}
-        return [self._judged(name, *copies[name]) for name in sorted(copies)]
+        return [self._judge(name, *copies[name]) for name in sorted(copies)]
 
-    def _judged(self, name: str, counts: NDArray[np.int64], distances: Floats, tops: Floats) -> Suspicion:
+    def _judge(self, name: str, counts: NDArray[np.int64], distances: Floats, tops: Floats) -> Suspicion:
         normality = _normality(distances)
         outlying = limit = None
         if self._reference is not None and len(tops) >= ENOUGH:
@@ -109,11 +109,13 @@ class Detector:
         verdict = "inconclusive (too few queries)"
         if score is not None:
             verdict = "unusual" if score > 1 else "looks like ordinary traffic"
-        return Suspicion(name, int(counts[0]), _rounded(normality), _rounded(outlying), _rounded(score), verdict)
+        return Suspicion(
+            name, int(counts[0]), _round_score(normality), _round_score(outlying), _round_score(score), verdict
+        )
 
 
 @dataclass
-class _Watched:
+class _Rings:
     """What is kept of one principal: rings of fixed size. `counts`: queries, distances."""
 
     width: int
@@ -142,7 +144,7 @@ def _normality(distances: Floats) -> float | None:
     return float(shapiro(kept).statistic)
 
 
-def _rounded(value: float | None) -> float | None:
+def _round_score(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
