@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ class WithFiles:
 def test_models_and_secrets_are_given_by_paths(tmp_path: Path) -> None:
     model, key, share = options_of(WithFiles)
     assert [file_setting(each) for each in (model, key, share)] == ["model", "key_file", None]
-    made = {"input_shape": [4], "classes": 3}
+    made: dict[str, Any] = {"input_shape": [4], "classes": 3}
     saved = Model(
         dense(**made), input_shape=(4,), classes=3, architecture="modelkeep.architectures:dense", arguments=made
     )
