@@ -18,7 +18,7 @@ from torch.nn.functional import conv2d, conv_transpose2d
 
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
-from modelkeep.certify.certification import certify
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.objectives import EMMA
 from modelkeep.certify.training import orthogonal
@@ -133,7 +133,7 @@ def vra(name: str, training: Training, seed: int) -> tuple[GloRoNet, Data, float
     start = perf_counter()
     model = trained(train, GLORO, training, seed)
     seconds = perf_counter() - start
-    return GloRoNet(model, RADIUS), test, certify(model, test, RADIUS).verified.value, seconds
+    return GloRoNet(model, RADIUS), test, Certify(radius=RADIUS)(model, test).verified.value, seconds
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ from modelkeep.attack import (
     upset,
 )
 from modelkeep.bias import amplification, asymmetry, mitigate
-from modelkeep.certify import RelaxedTopK, certify, lipschitz_below, named_sets, smooth
+from modelkeep.certify import Certify, LipschitzSearch, RelaxedTopK, Smooth
 from modelkeep.core.access import Scores
 from modelkeep.core.contract import Method, check_method
 from modelkeep.explain import (
@@ -117,7 +117,7 @@ METHODS: dict[str, Method] = {
     "asymmetry": lambda m, d, seed: asymmetry(m, d, seed=seed),
     "asymmetry, hidden": lambda m, d, seed: asymmetry(m, d, slice="hidden", seed=seed),
     "mitigate, l1": lambda m, d, seed: mitigate(m, d, method="l1", strength=0.1, seed=seed),
-    "smooth": lambda m, d, seed: smooth(m, d, sigma=0.1, samples=20, seed=seed),
+    "smooth": lambda m, d, seed: Smooth(sigma=0.1, samples=20)(m, d, seed=seed),
     "extract": lambda m, d, seed: extract(
         Scores(m), Knockoff(d, len(d)), test=d, recipe=Recipe(epochs=1), clean=m, seed=seed
     ),
@@ -130,13 +130,12 @@ METHODS: dict[str, Method] = {
         clean=m,
         seed=seed,
     ),
-    "lipschitz below": lambda m, d, seed: lipschitz_below(m, d, local_radius=0.1, steps=3, seed=seed),
+    "lipschitz below": lambda m, d, seed: LipschitzSearch(local_radius=0.1, steps=3)(m, d, seed=seed),
 }
 # These write the network down or split it, so torch.fx must be able to follow it.
 TRACED_METHODS: dict[str, Method] = {
-    "certify": lambda m, d, seed: certify(m, d, 0.1, guarantee=RelaxedTopK(2)),
-    "certify, linf": lambda m, d, seed: certify(m, d, 0.01, "linf"),
-    "named sets": lambda m, d, seed: named_sets(m, RelaxedTopK(2), 0.1, d),
+    "certify": lambda m, d, seed: Certify(radius=0.1, guarantee=RelaxedTopK(2))(m, d, seed=seed),
+    "certify, linf": lambda m, d, seed: Certify(radius=0.01, norm="linf")(m, d, seed=seed),
     "invert": lambda m, d, seed: invert(m, d, slice="hidden", steps=3, seed=seed),
     "invert, decoder": lambda m, d, seed: invert(
         m, d, slice="rectifier", attacker="decoder", recipe=Recipe(steps=3), seed=seed

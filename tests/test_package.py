@@ -19,7 +19,7 @@ SOURCE = Path(modelkeep.__file__).parent
 EXPORTS = {
     "": """
         Cut Data Estimate Labels Model ModelKeepError Preprocessing Result Scores Slice Weights architectures
-        datasets pretrained
+        check_method datasets pretrained
     """,
     "attack": """
         LEAST_LIKELY Attacked Ball Case ProxySet RobustnessCurve Search Target Transferred Upset apgd bim boundary
@@ -34,9 +34,9 @@ EXPORTS = {
         bayes_classifier experts fit_sparse mahalanobis mitigate orientation parity remove
     """,
     "certify": """
-        ABSTAINED EMMA Affinity Certified GloRoCrossEntropy GloRoNet GloRoTrades Guarantee Lipschitz LipschitzBelow
-        LipschitzMargin NamedSets NoisyTraining RelaxedTopK Smoothed Standard Surface certify lipschitz
-        lipschitz_below named_sets orthogonal smooth surface train_certified
+        ABSTAINED EMMA Affinity Certified Certify GloRoCrossEntropy GloRoNet GloRoTrades Guarantee Lipschitz
+        LipschitzBelow LipschitzMargin LipschitzSearch NamedSets NoisyTraining RelaxedTopK Smooth Smoothed Standard
+        Surface lipschitz orthogonal surface train_certified
     """,
     "certify.rules": "RULES Call NoRule Value Written elementwise exported layers",
     "certify.verifier": "Check Refused Report fingerprint read_inputs verify",

@@ -28,7 +28,7 @@ from govern.parties import found
 from modelkeep.attack import cw, pgd, square
 from modelkeep.attack.result import Attacked
 from modelkeep.bias import amplification
-from modelkeep.certify import certify, lipschitz
+from modelkeep.certify import Certify, lipschitz
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures.joint_training import Frozen, Joint
@@ -190,7 +190,7 @@ def of_influence() -> Tensors:
 
 def of_certificate() -> Tensors:
     model = _taught(dense((1, 8, 8), 10, hidden=[24, 16], activation="minmax"), digits(300), 60)
-    certified = certify(model, held_out(40), radius=0.05)
+    certified = Certify(radius=0.05)(model, held_out(40))
     return {
         "l2": lipschitz(model).margins,
         "linf": lipschitz(model, "linf").margins,

@@ -9,6 +9,7 @@ from modelkeep.core.lazy import attach
 if TYPE_CHECKING:
     from modelkeep.core.access import Labels, Scores, Weights
     from modelkeep.core.card import Preprocessing
+    from modelkeep.core.contract import check_method
     from modelkeep.core.data import Data
     from modelkeep.core.errors import ModelKeepError
     from modelkeep.core.model import Model
@@ -33,6 +34,7 @@ __all__ = [
     "Slice",
     "Weights",
     "architectures",
+    "check_method",
     "datasets",
     "pretrained",
 ]

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from modelkeep import Data, Model
-from modelkeep.certify.certificate import certificate
+from modelkeep.certify.certificate import make_certificate
+from modelkeep.certify.certification import Certify
 from modelkeep.core.signing import Signer, canonical
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
@@ -62,6 +63,6 @@ def digits(n: int) -> Data:
 def hand_over(folder: Path, radius: float = 0.05) -> Handed:
     """Train, certify, sign and write all files to `folder`."""
     model, data, key = digits_model(), digits(30), folder / "key.pem"
-    made = certificate(model, data, radius, name="digits").signed(Signer.at(key))
+    made = make_certificate(Certify(radius=radius), model, data, name="digits").signed(Signer.at(key))
     weights = model.save(folder / "digits.safetensors")
     return Handed(made.write(folder / "certificate.json"), weights, data.x.numpy(), key)

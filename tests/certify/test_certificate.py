@@ -19,7 +19,8 @@ from torch import nn
 from certify.certificates import digits, digits_model
 from modelkeep import Data, Model
 from modelkeep.certify import verifier
-from modelkeep.certify.certificate import certificate
+from modelkeep.certify.certificate import make_certificate
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.schema import Certificate
 from modelkeep.core.errors import InputError, ModelError
@@ -40,8 +41,12 @@ def linear(bias: bool = True) -> Model:
 POINTS = Data(torch.tensor([[1.0, 0.5], [1.0, 0.7], [-1.0, -1.0]]), torch.tensor([0, 1, 2]), ("a", "b", "c"))
 
 
+def certificate_of(model: Model, *, radius: float = 0.1, labelled: bool = True) -> Certificate:
+    return make_certificate(Certify(radius=radius), model, POINTS, labelled=labelled)
+
+
 def test_radii_of_a_linear_model_are_distances_to_its_boundaries() -> None:
-    made = certificate(linear(), POINTS, 0.1)
+    made = certificate_of(linear())
     assert made.margins[0][1] == pytest.approx(5)
     assert made.margins[0][2] == pytest.approx(3)
     # (3 - 2) / 5, then the nearest of (3 - 2.8) / 5 and 3 / 3, then the nearest of 3 / 3 and 4 / 4
@@ -55,12 +60,12 @@ def test_radii_of_a_linear_model_are_distances_to_its_boundaries() -> None:
 
 
 def test_the_sender_keeps_away_from_the_edge() -> None:
-    made = certificate(linear(), POINTS, 0.1)
+    made = certificate_of(linear())
     assert all(example.radius < exact for example, exact in zip(made.inputs, [0.2, 0.04, 1.0], strict=True))  # type: ignore[operator]
 
 
 def test_without_labels_no_accuracy_is_claimed() -> None:
-    made = certificate(linear(), POINTS, 0.1, labelled=False)
+    made = certificate_of(linear(), labelled=False)
     assert made.summary.verified_accuracy is None
     assert {example.label for example in made.inputs} == {None}
 
@@ -90,7 +95,7 @@ def test_the_verifier_agrees_on_every_guarantee_in_every_norm(
 ) -> None:
     data = digits(20)
     radius = {"l2": 0.1, "linf": 0.001, "l1": 0.01}[norm]
-    made = certificate(model, data, radius, norm=norm, guarantee=GUARANTEES[name])
+    made = make_certificate(Certify(radius=radius, norm=norm, guarantee=GUARANTEES[name]), model, data)
     path = made.signed(Signer.at(tmp_path / "key.pem")).write(tmp_path / "c.json")
     report = verifier.verify(path, weights=weights, inputs=data.x.numpy())
     assert {check.status for check in report.checks} == {"holds"}, report.checks
@@ -100,7 +105,7 @@ def test_the_verifier_agrees_on_every_guarantee_in_every_norm(
 
 
 def test_it_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
-    made = certificate(linear(), POINTS, 0.1).signed(Signer.at(tmp_path / "key.pem"))
+    made = certificate_of(linear()).signed(Signer.at(tmp_path / "key.pem"))
     assert Certificate.model_validate_json(made.write(tmp_path / "c.json").read_bytes()) == made
 
 
@@ -119,15 +124,15 @@ class Shifted(nn.Module):
 
 def test_what_cannot_be_certified_is_refused() -> None:
     with pytest.raises(InputError, match="'radius' parameter"):
-        certificate(linear(), POINTS, 0.0)
+        certificate_of(linear(), radius=0.0)
     with pytest.raises(ModelError, match="'shift' is in no state_dict"):
-        certificate(Model(Shifted(), input_shape=(2,), classes=POINTS.classes, bounds=None), POINTS, 0.1)
+        certificate_of(Model(Shifted(), input_shape=(2,), classes=POINTS.classes, bounds=None))
     with pytest.raises(ModelError):
-        certificate(Model(nn.Linear(2, 3).bfloat16(), input_shape=(2,), classes=POINTS.classes), POINTS, 0.1)
+        certificate_of(Model(nn.Linear(2, 3).bfloat16(), input_shape=(2,), classes=POINTS.classes))
 
 
 def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:
-    path = certificate(linear(), POINTS, 0.1).write(tmp_path / "c.json")
+    path = certificate_of(linear()).write(tmp_path / "c.json")
     old = path.read_bytes()
     program = (
         "import os, signal, sys\n"
@@ -140,14 +145,14 @@ def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", program, str(path)], timeout=120)
     assert killed.returncode == -9
     assert path.read_bytes() == old
-    certificate(linear(), POINTS, 0.2).write(path)
+    certificate_of(linear(), radius=0.2).write(path)
     assert json.loads(path.read_text())["radius"] == 0.2
     assert os.listdir(tmp_path) == ["c.json"]
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written: No such file"):
-        certificate(linear(), POINTS, 0.1).write(tmp_path / "none" / "c.json")
+        certificate_of(linear()).write(tmp_path / "none" / "c.json")
 
 
 # The key.

@@ -10,7 +10,7 @@ from torch import nn
 
 from certify.networks import DUAL, NORMS, dense, drawn, model_of
 from modelkeep import Data, Model
-from modelkeep.certify import Affinity, GloRoNet, RelaxedTopK, Standard, certify
+from modelkeep.certify import Affinity, Certify, GloRoNet, RelaxedTopK, Standard
 from modelkeep.certify.guarantees import Guarantee
 from modelkeep.core.errors import DataError, InputError, ModelError
 from modelkeep.core.norms import Norm
@@ -35,7 +35,7 @@ def test_radii_of_a_linear_network_are_distances_to_its_boundaries(norm: Norm) -
     lengths = torch.linalg.vector_norm(weight[top][:, None] - weight[None], ord=DUAL[norm], dim=2)
     distances = (logits.gather(1, top[:, None]) - logits) / lengths
     expected = distances.masked_fill(torch.isnan(distances), math.inf).amin(dim=1)
-    found = certify(model, data, radius=0.5, norm=norm)
+    found = Certify(radius=0.5, norm=norm)(model, data)
     assert (found.radii <= expected).all()
     torch.testing.assert_close(found.radii, expected, rtol=1e-3, atol=1e-5)
     assert found.verified.value == float((found.radii > 0.5).double().mean())
@@ -51,7 +51,7 @@ def test_the_worst_perturbation_of_a_linear_network_does_nothing_just_below_the_
         torch.manual_seed(0)
         model = model_of(nn.Linear(300, 2), 300, classes=2)
     data = drawn_data(model, n=400)
-    found = certify(model, data, radius=0.1, norm=norm)
+    found = Certify(radius=0.1, norm=norm)(model, data)
     weight = model.module.weight.detach().double()  # type: ignore[operator]
     away = (weight[1] - weight[0]) * (1 - 2 * data.y[:, None].double())
     step = away / away.norm(dim=1, keepdim=True) if norm == "l2" else away.sign()
@@ -76,7 +76,7 @@ def test_bfloat16_radii_hold_for_the_owners_float32_inputs() -> None:
     module = nn.Sequential(dense(turn), nn.LeakyReLU(0.5), dense([[1.0, 0.0], [0.0, 1.0]])).bfloat16()
     model, generator = model_of(module, 2, classes=2), torch.Generator().manual_seed(0)
     x = 3 * torch.randn(300, 2, generator=generator)
-    found = certify(model, Data(x, model.predict(x), model.classes, bounds=None), radius=0.01)
+    found = Certify(radius=0.01)(model, Data(x, model.predict(x), model.classes, bounds=None))
     certified = torch.nonzero(found.radii > 0).flatten()
     assert len(certified) > 50
     around = torch.randn(4000, 2, generator=generator)
@@ -102,7 +102,7 @@ def test_a_gloro_net_never_promises_more(guarantee: Guarantee, norm: Norm) -> No
         if len(model.classes) != 3:
             continue
         data = drawn_data(model, seed=seed)
-        found = certify(model, data, radius=0.05, norm=norm, guarantee=guarantee)
+        found = Certify(radius=0.05, norm=norm, guarantee=guarantee)(model, data)
         net = GloRoNet(model, 0.05, guarantee, norm=norm)
         assert (net.radii(data.x) <= found.radii).all()
         answered = net.predict(data.x) != net.bottom
@@ -119,11 +119,11 @@ def test_a_constant_network_promises_everything_or_nothing() -> None:
     module.bias.data.copy_(torch.tensor([1.0, 2.0, 0.0]))
     model = model_of(module, 2)
     data = Data(torch.randn(4, 2), torch.tensor([1, 1, 0, 1]), model.classes, bounds=None)
-    found = certify(model, data, radius=100.0)
+    found = Certify(radius=100.0)(model, data)
     assert (found.radii > 1e9).all()
     assert found.verified.value == 0.75
     nn.init.zeros_(module.bias)
-    assert certify(model, data, radius=1e-9).radii.tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert Certify(radius=1e-9)(model, data).radii.tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
 def test_inputs_beyond_the_bounds_and_of_any_size_are_certified_or_not_but_never_wrong() -> None:
@@ -133,7 +133,7 @@ def test_inputs_beyond_the_bounds_and_of_any_size_are_certified_or_not_but_never
         classes=2,
     )
     x = torch.tensor([[1e8, 1e8 - 8], [1e8, 1e6], [1e-30, 0.0], [-5.0, -6.0]])
-    found = certify(model, Data(x, torch.zeros(4, dtype=torch.int64), model.classes, bounds=None), radius=1.0)
+    found = Certify(radius=1.0)(model, Data(x, torch.zeros(4, dtype=torch.int64), model.classes, bounds=None))
     # The first margin of 8 is what float32 could lose; the third is nothing at all; the last is a tie.
     assert found.radii[0] == 0
     assert found.radii[1] > 6e7
@@ -148,16 +148,16 @@ def test_data_that_the_network_cannot_answer_is_refused() -> None:
         Data(x * math.nan, y, model.classes, bounds=None)
     overflowing = model_of(dense([[3.0, 3.0], [-3.0, 3.0]]), 2, classes=2)
     with pytest.raises(ModelError, match="NaN or infinite logits"):
-        certify(overflowing, Data(x, y, model.classes, bounds=None), radius=0.1)
+        Certify(radius=0.1)(overflowing, Data(x, y, model.classes, bounds=None))
     with pytest.raises(InputError, match="shape"):
-        certify(model, Data(torch.zeros(1, 3), y, model.classes), radius=0.1)
+        Certify(radius=0.1)(model, Data(torch.zeros(1, 3), y, model.classes))
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, math.inf, math.nan], ids=["zero", "negative", "infinite", "nan"])
 def test_radii_that_are_none_are_refused(radius: float) -> None:
     model = model_of(nn.Linear(2, 2), 2, classes=2)
     with pytest.raises(InputError, match="radius"):
-        certify(model, drawn_data(model), radius=radius)
+        Certify(radius=radius)(model, drawn_data(model))
 
 
 def test_weights_that_change_under_a_gloro_net_are_noticed() -> None:
@@ -175,14 +175,14 @@ def test_weights_that_change_under_a_gloro_net_are_noticed() -> None:
 def test_certifying_leaves_the_network_as_it_was() -> None:
     model = drawn(2)
     before = {name: tensor.clone() for name, tensor in model.module.state_dict().items()}
-    certify(model, drawn_data(model), radius=0.1)
+    Certify(radius=0.1)(model, drawn_data(model))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.module.state_dict().items())
     assert all(parameter.requires_grad and parameter.grad is None for parameter in model.module.parameters())
 
 
 def test_a_promise_of_all_classes_has_no_limit_and_can_be_drawn() -> None:
     model = model_of(nn.Linear(5, 4), 5, classes=4)
-    found = certify(model, drawn_data(model), 0.1, guarantee=RelaxedTopK(4))
+    found = Certify(radius=0.1, guarantee=RelaxedTopK(4))(model, drawn_data(model))
     assert torch.isinf(found.radii).all()
     assert found.certified_at(1e9).value == 1.0
     assert found.draw().axes

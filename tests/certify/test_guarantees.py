@@ -11,13 +11,25 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard, with_bottom
+from modelkeep.certify.certification import Certify
+from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard, parse_guarantee, with_bottom
 from modelkeep.core.errors import InputError
+from modelkeep.core.method import command_of, python_of
 
 CLASSES = ("bag", "boot", "coat", "dress", "shirt")
 GROUPS = ((0,), (1, 2), (1, 3), (2, 3, 4))
 AFFINITY = Affinity.of_indices(GROUPS, CLASSES)
 GUARANTEES = (Standard(), RelaxedTopK(2), RelaxedTopK(3), AFFINITY)
+
+
+@pytest.mark.parametrize("text", ["standard", "top-3", "affinity:cat+dog,car"])
+def test_the_notation_of_a_guarantee_is_read_back(text: str) -> None:
+    guarantee = parse_guarantee(text, ("car", "cat", "dog"))
+    assert guarantee.notation == text
+    assert parse_guarantee(guarantee.notation, ("car", "cat", "dog")) == guarantee
+    certify = Certify(radius=0.3, guarantee=guarantee)
+    assert command_of(certify) == ("--radius 0.3" if text == "standard" else f"--radius 0.3 --guarantee {text}")
+    assert eval(python_of(certify)) == certify
 
 
 def top(logits: list[float], k: int) -> set[int]:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from modelkeep.certify.constants import lipschitz
-from modelkeep.certify.lower_bounds import lipschitz_below
+from modelkeep.certify.lower_bounds import LipschitzSearch
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
@@ -42,7 +42,7 @@ def test_exact_on_a_linear_model(norm: Norm) -> None:
     data, radius = uniform(20, 5), 1e-3
     top = model.logits(data.x).topk(2).values
     assert ((top[:, 0] - top[:, 1]) > 2 * radius * truth.max()).all()  # no prediction changes in a ball
-    found = lipschitz_below(model, data, norm=norm, local_radius=radius, steps=3, seed=0)
+    found = LipschitzSearch(norm=norm, local_radius=radius, steps=3)(model, data, seed=0)
     assert found.constant == pytest.approx(float(truth.max()), rel=1e-9)
     assert found.constant <= float(truth.max()) * (1 + 1e-12)
     assert (found.margins <= truth * (1 + 1e-12)).all()
@@ -67,7 +67,7 @@ def test_reaches_what_dense_sampling_finds_and_not_more_than_there_is(seed: int)
         for on in itertools.product([0.0, 1.0], repeat=6)
     ]
     most = torch.stack(pieces).amax(dim=0)
-    found = lipschitz_below(model, uniform(50, 2), steps=60, seed=0)
+    found = LipschitzSearch(steps=60)(model, uniform(50, 2), seed=0)
     assert found.constant >= 0.97 * sampled
     assert (found.margins <= most * (1 + 1e-12)).all()
 
@@ -77,7 +77,7 @@ def test_never_above_the_sound_upper_bound(norm: Norm) -> None:
     model = network(
         nn.Conv2d(2, 4, 3, 2, 1), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten(), nn.Linear(16, 3), shape=(2, 6, 6)
     )
-    found = lipschitz_below(model, uniform(10, 2, 6, 6), norm=norm, local_radius=0.5, steps=20, seed=0)
+    found = LipschitzSearch(norm=norm, local_radius=0.5, steps=20)(model, uniform(10, 2, 6, 6), seed=0)
     upper = lipschitz(model, norm).margins
     assert (found.margins <= upper).all()
     assert found.constant > 0.1 * float(upper.max())
@@ -91,7 +91,7 @@ def test_local_pairs_stay_in_the_ball() -> None:
     state = {"0.weight": [[1.0]], "0.bias": [-1.0], "2.weight": [[5.0], [0.0]], "2.bias": [0.0, 0.0]}
     model.module.load_state_dict({name: torch.tensor(value) for name, value in state.items()})
     data = Data(torch.tensor([[0.5], [0.9]]), torch.zeros(2, dtype=torch.int64), ("0", "1"))
-    near, farther = (lipschitz_below(model, data, local_radius=r, seed=0).local for r in (0.05, 0.3))
+    near, farther = (LipschitzSearch(local_radius=r)(model, data, seed=0).local for r in (0.05, 0.3))
     assert near is not None
     assert near.value == 0  # and no NaN where nothing moves
     assert farther is not None
@@ -101,7 +101,7 @@ def test_local_pairs_stay_in_the_ball() -> None:
 def test_found_again_with_the_same_seed_and_read_back() -> None:
     model, data = network(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3), shape=(4,)), uniform(9, 4)
     before = model.fingerprint()
-    first, again = (lipschitz_below(model, data, local_radius=0.2, steps=5, seed=3) for _ in range(2))
+    first, again = (LipschitzSearch(local_radius=0.2, steps=5)(model, data, seed=3) for _ in range(2))
     assert (first.constant, first.local) == (again.constant, again.local)
     assert model.fingerprint() == before
     assert Result.from_json(first.to_json()).rows() == first.rows()
@@ -111,6 +111,6 @@ def test_found_again_with_the_same_seed_and_read_back() -> None:
 def test_bad_parameters_are_refused() -> None:
     model, data = network(nn.Linear(4, 3), shape=(4,)), uniform(3, 4)
     with pytest.raises(InputError, match="steps"):
-        lipschitz_below(model, data, steps=0, seed=0)
+        LipschitzSearch(steps=0)(model, data, seed=0)
     with pytest.raises(InputError, match="radius"):
-        lipschitz_below(model, data, local_radius=-1, seed=0)
+        LipschitzSearch(local_radius=-1)(model, data, seed=0)

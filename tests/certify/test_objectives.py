@@ -81,8 +81,8 @@ def test_trades_is_the_divergence_of_the_padded_answers(
     q = torch.cat([logits, bottom[:, None]], dim=1).softmax(dim=1)
     divergence = (p * (p / q[:, :-1]).log()).sum(dim=1).mean()
     expected = cross_entropy(logits, y) + 3 * divergence
-    assert value(GloRoTrades(RADIUS, 3.0), linear, x, y) == pytest.approx(float(expected.detach()), rel=1e-6)
-    scheduled = GloRoTrades(RADIUS, Linear(0.0, 6.0))
+    assert value(GloRoTrades(RADIUS, weight=3.0), linear, x, y) == pytest.approx(float(expected.detach()), rel=1e-6)
+    scheduled = GloRoTrades(RADIUS, weight=Linear(0.0, 6.0))
     assert value(scheduled, linear, x, y, Step(5, 10, 10)) == pytest.approx(float(expected.detach()), rel=1e-6)
 
 
@@ -166,7 +166,7 @@ def test_a_radius_that_is_none_is_refused(objective: type[CertifiedObjective], r
 
 def test_a_weight_that_is_none_is_refused() -> None:
     with pytest.raises(InputError, match="'weight' parameter of GloRoTrades"):
-        GloRoTrades(0.3, -1.0)
+        GloRoTrades(0.3, weight=-1.0)
 
 
 def images() -> tuple[Data, Model]:

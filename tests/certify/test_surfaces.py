@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
-from modelkeep.certify.named_sets import NamedSets, named_sets
+from modelkeep.certify.named_sets import NamedSets
 from modelkeep.certify.surfaces import Surface, draw_surfaces, surface
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError
@@ -123,7 +124,7 @@ def test_named_sets_stand_beneath_their_images() -> None:
     model = Model(nn.Sequential(nn.Flatten(), dense), input_shape=(1, 2, 2), classes=("bag", "coat", "shirt"))
     x = torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0.9, 0], [0.5, 0.5, 0.5, 0]]).view(3, 1, 2, 2)
     data = Data(x, torch.tensor([0, 2, 1]), model.classes, bounds=(0.0, 1.0))
-    found = named_sets(model, RelaxedTopK(2), 0.2, data)
+    found = NamedSets.of(Certify(radius=0.2, guarantee=RelaxedTopK(2))(model, data), data)
     assert found.sets.tolist() == [[True, False, False], [False, True, True], [False, False, False]]
     assert found.verified.value == pytest.approx(2 / 3)
     assert ("2 classes named", "1 inputs") in found.rows()

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from cli.running import Run
+from modelkeep import Result
+from modelkeep.certify import Smoothed
 from modelkeep.certify.schema import Certificate
 from modelkeep.zoo import datasets
 
@@ -61,6 +63,22 @@ def test_affinity_with_classes_that_stand_alone(modelkeep: Run, digits_model: Pa
     assert groups == [[1, 7], [3, 5, 8], [0], [2], [4], [6], [9]]
 
 
+def test_other_methods_give_their_result_and_say_how_to_repeat_it(
+    modelkeep: Run, digits_model: Path, tmp_path: Path
+) -> None:
+    few = ("--data", "digits", "--examples", "3", "--json")
+    run = modelkeep("certify", digits_model, *few, "--method", "smoothing", "--sigma", "0.1", "--samples", "50")
+    assert run.code == 0, run.err
+    found = Result.from_json(run.out)
+    assert isinstance(found, Smoothed)
+    assert found.command.endswith("--method smoothing --sigma 0.1 --samples 50 --seed 0")
+    assert (tmp_path / "modelkeep-out" / "result.json").read_text() == run.out.rstrip("\n")
+    run = modelkeep("certify", digits_model, *few, "--method", "smoothing", "--sigma", "0.1", "--guarantee", "top-3")
+    assert "takes no guarantee" in run.err
+    run = modelkeep("certify", digits_model, *few, "--method", "smoothing")
+    assert "needs --sigma" in run.err
+
+
 def test_weights_that_are_in_no_file_are_written_out(modelkeep: Run, tmp_path: Path) -> None:
     (tmp_path / "own_network.py").write_text(
         "import torch\n"
@@ -93,7 +111,7 @@ def test_what_cannot_be_done_is_said(modelkeep: Run, digits_model: Path, tmp_pat
     for arguments, says in (
         ((digits_model, *QUICK, "--radius", "0.1", "--guarantee", "most"), "must be standard, top-K"),
         ((digits_model, *QUICK, "--radius", "0.1", "--guarantee", "affinity:1+cat"), "no class 'cat'"),
-        ((digits_model, *QUICK, "--radius", "0"), "must be a number above 0"),
+        ((digits_model, *QUICK, "--radius", "0"), "must be above 0"),
         (("verify", "c.json", "--data", "other.npz"), "inputs in an array 'x'"),
     ):
         run = modelkeep("certify", *arguments)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import torch
 
 from modelkeep.audit.findings import Finding, Section, Severity
-from modelkeep.certify.certification import certify
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.constants import Lipschitz
-from modelkeep.certify.lower_bounds import lipschitz_below
+from modelkeep.certify.lower_bounds import LipschitzSearch
 from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.data import Data
@@ -39,8 +39,8 @@ def check_certification(model: Model, data: Data, shares: tuple[float, ...], see
     wanted = [share * size * math.sqrt(math.prod(model.input_shape)) / 2 for share in shares]
     middle = wanted[len(wanted) // 2]
     try:
-        found = certify(model, data, middle)
-        below = lipschitz_below(model, data, steps=30, seed=seed).constant
+        found = Certify(radius=middle)(model, data)
+        below = LipschitzSearch(steps=30)(model, data, seed=seed).constant
     except ModelKeepError as error:  # an operation without a rule, mostly: the rest of the audit goes on
         return Section(TITLE, LEAD, findings=(_cannot(error),))
     right, radii, bounds = found.logits.argmax(dim=1) == data.y, found.radii, found.bounds

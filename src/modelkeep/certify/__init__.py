@@ -1,4 +1,4 @@
-"""Certify: predictions that provably cannot be changed by a small perturbation (thesis 002, chapters 6 and 7)."""
+"""Certify: predictions that provably cannot be changed by a small perturbation (Leino2022, chapters 6 and 7)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from modelkeep.core.lazy import attach
 
 if TYPE_CHECKING:
-    from modelkeep.certify.certification import Certified, certify
+    from modelkeep.certify.certification import Certified, Certify
     from modelkeep.certify.constants import Lipschitz, lipschitz
     from modelkeep.certify.gloro import GloRoNet
     from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
-    from modelkeep.certify.lower_bounds import LipschitzBelow, lipschitz_below
-    from modelkeep.certify.named_sets import NamedSets, named_sets
+    from modelkeep.certify.lower_bounds import LipschitzBelow, LipschitzSearch
+    from modelkeep.certify.named_sets import NamedSets
     from modelkeep.certify.objectives import EMMA, GloRoCrossEntropy, GloRoTrades, LipschitzMargin
-    from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smoothed, smooth
+    from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smooth, Smoothed
     from modelkeep.certify.surfaces import Surface, surface
     from modelkeep.certify.training import orthogonal, train_certified
 
@@ -23,6 +23,7 @@ __all__ = [
     "EMMA",
     "Affinity",
     "Certified",
+    "Certify",
     "GloRoCrossEntropy",
     "GloRoNet",
     "GloRoTrades",
@@ -30,18 +31,16 @@ __all__ = [
     "Lipschitz",
     "LipschitzBelow",
     "LipschitzMargin",
+    "LipschitzSearch",
     "NamedSets",
     "NoisyTraining",
     "RelaxedTopK",
+    "Smooth",
     "Smoothed",
     "Standard",
     "Surface",
-    "certify",
     "lipschitz",
-    "lipschitz_below",
-    "named_sets",
     "orthogonal",
-    "smooth",
     "surface",
     "train_certified",
 ]

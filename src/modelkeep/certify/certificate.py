@@ -1,4 +1,4 @@
-"""Making a certificate: per-input radii and all that they rest on, for somebody else to check."""
+"""A certificate: per-input radii and everything that they rest on, for others to check."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 
 from modelkeep import __version__
 from modelkeep.certify.blocks import Graph
-from modelkeep.certify.certification import Certified, certify
+from modelkeep.certify.certification import Certified, Certify
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.rounding import Rounding
 from modelkeep.certify.schema import (
@@ -34,7 +34,6 @@ from modelkeep.certify.trace import operations
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.core.model import Model
-from modelkeep.core.norms import Norm
 from modelkeep.core.signing import canonical
 
 SLACK = 1e-6
@@ -44,22 +43,14 @@ _DTYPES = {torch.float32: "F32", torch.float64: "F64"}  # as safetensors calls t
 _AT_ONCE = 256
 
 
-def certificate(
-    model: Model,
-    data: Data,
-    radius: float,
-    *,
-    norm: Norm = "l2",
-    guarantee: Guarantee | None = None,
-    labelled: bool = True,
-    name: str = "model",
+def make_certificate(
+    method: Certify, model: Model, data: Data, *, labelled: bool = True, name: str = "model"
 ) -> Certificate:
     """Certify each input of `data`, and write down what that rests on. It is not signed yet: see `signed`.
 
     `labelled` says whether the labels of the data mean anything.
     """
-    promise = guarantee if guarantee is not None else Standard()
-    found = certify(model, data, radius, norm, guarantee=promise)
+    found = method(model, data)
     steps, bounds = operations(model), found.bounds
     rounding, examples = _rounding(model, bounds.rounding), _examples(model, data, found, labelled)
     preprocessing = model.card.preprocessing
@@ -81,9 +72,9 @@ def certificate(
         ),
         operations=[Step.model_validate(json.loads(json.dumps(asdict(step)))) for step in steps],
         weights=_weights(model, sorted({key for step in steps for key in step.tensors.values()})),
-        norm=norm,
-        radius=radius,
-        guarantee=_promise(promise),
+        norm=method.norm,
+        radius=method.radius,
+        guarantee=_promise(method.guarantee),
         layers=[
             Layer(name=layer.name, end=block.name, bound=layer.bound)
             for layer, block in zip(bounds.layers, Graph(steps).blocks, strict=True)
@@ -93,7 +84,7 @@ def certificate(
         slack=SLACK,
         summary=Summary(
             examples=len(examples),
-            certified=sum(example.radius is None or example.radius > radius for example in examples),
+            certified=sum(example.radius is None or example.radius > method.radius for example in examples),
             labelled=len(examples) if labelled else 0,
             verified=int(found.sets.gather(1, data.y[:, None]).sum()) if labelled else 0,
         ),
@@ -157,11 +148,12 @@ def _weights(model: Model, keys: Sequence[str]) -> Weights:
 
 
 def _promise(guarantee: Guarantee) -> Promise:
-    if isinstance(guarantee, Affinity):
-        labels = {name: label for label, name in enumerate(guarantee.classes)}
-        return Promise(kind="affinity", groups=[[labels[name] for name in group] for group in guarantee.groups])
-    if isinstance(guarantee, RelaxedTopK):
-        return Promise(kind="top-k", k=guarantee.k)
-    if isinstance(guarantee, Standard):
-        return Promise(kind="standard")
+    match guarantee:
+        case Affinity():
+            labels = {name: label for label, name in enumerate(guarantee.classes)}
+            return Promise(kind="affinity", groups=[[labels[name] for name in group] for group in guarantee.groups])
+        case RelaxedTopK():
+            return Promise(kind="top-k", k=guarantee.k)
+        case Standard():
+            return Promise(kind="standard")
     raise InputError(f"A certificate cannot say what a {type(guarantee).__name__} promises.")

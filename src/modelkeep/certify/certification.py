@@ -1,4 +1,4 @@
-"""Certify: for each input, how far it may be moved without changing what the network promises about it."""
+"""Certification: for each input, how far it may be moved without changing what the network promises about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from modelkeep.certify.constants import Lipschitz, lipschitz, looked_at
 from modelkeep.certify.guarantees import Guarantee, Standard
 from modelkeep.certify.trace import operations
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Norm
 from modelkeep.core.progress import task
@@ -79,10 +79,9 @@ class Certified(Result, kind="certified"):
         )
 
 
-def certify(
-    model: Model, data: Data, radius: float, norm: Norm = "l2", *, guarantee: Guarantee | None = None
-) -> Certified:
-    """Prove for each example how far it can be moved; count those that are right and hold at `radius`.
+@declare("certify", "lipschitz", access="weights", paper="Leino2022, sections 6.2 and 7.4.1")
+class Certify:
+    """Prove for each example how far it can be moved, by a global Lipschitz bound; count those that hold at `radius`.
 
     The margins are computed in float64, and the rounding of the network's own pass is bounded from the sizes of all its
     values at the example (see `rounding`): closer than `GloRoNet`, which answers in one pass of the network itself.
@@ -91,48 +90,50 @@ def certify(
     >>> module = nn.Linear(2, 2, bias=False)
     >>> _ = module.weight.data.copy_(torch.eye(2))
     >>> data = Data(torch.tensor([[1.0, 0.0], [0.1, 0.2]]), torch.tensor([0, 1]), ("a", "b"))
-    >>> found = certify(Model(module, input_shape=(2,), classes=("a", "b")), data, radius=0.5)
+    >>> found = Certify(radius=0.5)(Model(module, input_shape=(2,), classes=("a", "b")), data)
     >>> [round(radius, 4) for radius in found.radii.tolist()]
     [0.7071, 0.0707]
     >>> found.verified.value
     0.5
     """
-    if not 0 < radius < math.inf:
-        raise bad_parameter("certify", "radius", "a number above 0", radius)
-    model.require_fit(data)
-    chosen = guarantee if guarantee is not None else Standard()
-    with measured(seed=0, model=model.fingerprint(), data=data.fingerprint()) as provenance:
-        bounds = lipschitz(model, norm)
-        written = operations(model)
-        radii, logits, sets, sizes, exact = [], [], [], [], []
-        with torch.no_grad(), task("Certifying", total=len(data)) as progress:
-            for start in range(0, len(data), _BATCH):
-                x, y = (t[start : start + _BATCH] for t in (data.x, data.y))
-                margins, size, fixed = looked_at(model, written, bounds.rounding, x, model.logits(x))
-                cost = radius * bounds.rate + fixed
-                radii.append(chosen.radius(margins, bounds.rate, fixed))
-                sets.append(chosen.sets(margins, cost))
-                exact.append(chosen.verified(margins, radius * bounds.margins, y))
-                logits.append(margins)
-                sizes.append(size)
-                progress.advance(len(x))
-        found, scored = torch.cat(sets), torch.cat(logits)
-        n = len(data)
-        verified = found.gather(1, data.y[:, None]).sum()
-    return Certified(
-        guarantee=chosen.name,
-        norm=norm,
-        radius=radius,
-        clean=Estimate.rate(int(chosen.accurate(scored, data.y).sum()), n),
-        verified=Estimate.rate(int(verified), n),
-        verified_exactly=Estimate.rate(int(torch.cat(exact).sum()), n),
-        rejected=Estimate.rate(int((~found.any(dim=1)).sum()), n),
-        bounds=bounds,
-        classes=model.classes,
-        labels=data.y,
-        logits=scored,
-        radii=torch.cat(radii),
-        sets=found,
-        sizes=torch.cat(sizes),
-        provenance=provenance(),
-    )
+
+    radius: float = setting("How far an attacker may move an input, in the data's units.", above=0, below=math.inf)
+    norm: Norm = setting("How a change is measured.", default="l2")
+    guarantee: Guarantee = setting("What must stay.", default_factory=Standard)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Certified:
+        model.require_fit(data)
+        with measured(seed, model=model.fingerprint(), data=data.fingerprint()) as provenance:
+            bounds = lipschitz(model, self.norm)
+            written = operations(model)
+            radii, logits, sets, sizes, exact = [], [], [], [], []
+            with torch.no_grad(), task("Certifying", total=len(data)) as progress:
+                for start in range(0, len(data), _BATCH):
+                    x, y = (t[start : start + _BATCH] for t in (data.x, data.y))
+                    margins, size, fixed = looked_at(model, written, bounds.rounding, x, model.logits(x))
+                    radii.append(self.guarantee.radius(margins, bounds.rate, fixed))
+                    sets.append(self.guarantee.sets(margins, self.radius * bounds.rate + fixed))
+                    exact.append(self.guarantee.verified(margins, self.radius * bounds.margins, y))
+                    logits.append(margins)
+                    sizes.append(size)
+                    progress.advance(len(x))
+            found, scored = torch.cat(sets), torch.cat(logits)
+            n = len(data)
+            verified = found.gather(1, data.y[:, None]).sum()
+        return Certified(
+            guarantee=self.guarantee.name,
+            norm=self.norm,
+            radius=self.radius,
+            clean=Estimate.rate(int(self.guarantee.accurate(scored, data.y).sum()), n),
+            verified=Estimate.rate(int(verified), n),
+            verified_exactly=Estimate.rate(int(torch.cat(exact).sum()), n),
+            rejected=Estimate.rate(int((~found.any(dim=1)).sum()), n),
+            bounds=bounds,
+            classes=model.classes,
+            labels=data.y,
+            logits=scored,
+            radii=torch.cat(radii),
+            sets=found,
+            sizes=torch.cat(sizes),
+            provenance=provenance(),
+        )

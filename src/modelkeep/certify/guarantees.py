@@ -1,4 +1,4 @@
-"""What a certificate promises: one class that stays on top, or a set of classes (thesis 002, 6.2, 7.2 and 7.3).
+"""What a certificate promises: one class that stays on top, or a set of classes (Leino2022, sections 6.2, 7.2 and 7.3).
 
 Let F^k(x) be the k classes with the highest logits, and K_ji a Lipschitz constant of f_j - f_i. Within a distance ε
 no class outside of F^k(x) can pass one inside while the margin
@@ -15,22 +15,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from modelkeep.core.card import class_names
 from modelkeep.core.errors import InputError, bad_parameter, join_names, unknown_class
+from modelkeep.core.method import declare, setting
 
 
 class Guarantee(ABC):
-    """Which sets of top classes are good enough. `Standard`, `RelaxedTopK` and `Affinity` are the thesis' three."""
+    """Which sets of top classes are good enough. `Standard`, `RelaxedTopK` and `Affinity` are those of Leino2022."""
 
     @property
     @abstractmethod
     def name(self) -> str:
         """In a word, for tables."""
+
+    @property
+    @abstractmethod
+    def notation(self) -> str:
+        """How the command line writes it; `parse_guarantee` reads it."""
 
     @property
     @abstractmethod
@@ -99,12 +104,16 @@ class Guarantee(ABC):
         return margins.masked_fill(~self.allowed(order), -torch.inf)
 
 
-@dataclass(frozen=True)
+@declare("guarantee", "standard", paper="Leino2022, definition 5.2")
 class Standard(Guarantee):
-    """Local robustness (definition 5.2): the predicted class stays the same."""
+    """Local robustness: the predicted class stays the same."""
 
     @property
     def name(self) -> str:
+        return "standard"
+
+    @property
+    def notation(self) -> str:
         return "standard"
 
     @property
@@ -112,18 +121,18 @@ class Standard(Guarantee):
         return 1
 
 
-@dataclass(frozen=True)
+@declare("guarantee", "top-k", paper="Leino2022, definition 7.2", kw_only=False)
 class RelaxedTopK(Guarantee):
-    """Relaxed top-K robustness (definition 7.2): for some k up to `k`, the k top classes stay the same set.
+    """Relaxed top-K robustness: for some k up to `k`, the k top classes stay the same set.
 
     >>> RelaxedTopK(2).margin(torch.tensor([[3.0, 2.9, 0.0]]), 0.5 * (1 - torch.eye(3)))
     tensor([2.4000])
     """
 
-    k: int
+    k: int = setting("The size of the largest set.", at_least=1)
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1:
+        if isinstance(self.k, bool) or not isinstance(self.k, int):
             raise bad_parameter("RelaxedTopK", "k", "a whole number of classes, at least 1", self.k)
 
     @property
@@ -131,13 +140,17 @@ class RelaxedTopK(Guarantee):
         return f"RT{self.k}"
 
     @property
+    def notation(self) -> str:
+        return f"top-{self.k}"
+
+    @property
     def largest(self) -> int:
         return self.k
 
 
-@dataclass(frozen=True)
+@declare("guarantee", "affinity", paper="Leino2022, definition 7.3", kw_only=False)
 class Affinity(Guarantee):
-    """Affinity robustness (definition 7.3): some F^k that lies within one of the `groups` stays the same set.
+    """Affinity robustness: some F^k that lies within one of the `groups` stays the same set.
 
     A class may be in many groups, and must be in one at least.
 
@@ -146,8 +159,8 @@ class Affinity(Guarantee):
     tensor([[False,  True,  True]])
     """
 
-    groups: Sequence[Iterable[str]]
-    classes: Sequence[str]
+    groups: Sequence[Iterable[str]] = setting("The sets of classes that may be confused with each other.")
+    classes: Sequence[str] = setting("All classes of the model.")
 
     def __post_init__(self) -> None:
         classes = tuple(self.classes)
@@ -185,6 +198,10 @@ class Affinity(Guarantee):
         return "affinity"
 
     @property
+    def notation(self) -> str:
+        return "affinity:" + ",".join("+".join(group) for group in self.groups)
+
+    @property
     def largest(self) -> int:
         return int(self._members.sum(dim=1).max())
 
@@ -202,6 +219,23 @@ class Affinity(Guarantee):
     def _members(self) -> torch.Tensor:
         """Who is in which group: `(groups, m)`, the bit maps of 7.3."""
         return torch.tensor([[name in group for name in self.classes] for group in self.groups])
+
+
+def parse_guarantee(text: str, classes: Sequence[str]) -> Guarantee:
+    """The guarantee that `text` names. A class that no affinity set has gets a set of its own.
+
+    >>> parse_guarantee("affinity:cat+dog", ["car", "cat", "dog"]).notation
+    'affinity:cat+dog,car'
+    """
+    if text == "standard":
+        return Standard()
+    if text.startswith("top-") and text.removeprefix("top-").isdecimal():
+        return RelaxedTopK(int(text.removeprefix("top-")))
+    if text.startswith("affinity:"):
+        groups = [group.split("+") for group in text.removeprefix("affinity:").split(",")]
+        alone = [[name] for name in classes if not any(name in group for group in groups)]
+        return Affinity([*groups, *alone], classes)
+    raise InputError(f"--guarantee must be standard, top-K such as top-3, or affinity:a+b,c+d. Got '{text}'.")
 
 
 def with_bottom(logits: torch.Tensor, margin: torch.Tensor, *, through_top: bool = False) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Lower bounds of Lipschitz constants: pairs of inputs on which the network is that steep (thesis 002, eq. 6.12).
+"""Lower bounds of Lipschitz constants: pairs of inputs on which the network is that steep (Leino2022, eq. 6.12).
 
 Beside an upper bound they say how tight it is: what is between the two may be there or not. A certificate never uses
 them.
@@ -13,7 +13,7 @@ import torch
 
 from modelkeep.core import progress
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball, Norm, per_example
 from modelkeep.core.results import Estimate, Result, Tensor, measured
@@ -44,51 +44,48 @@ class LipschitzBelow(Result, kind="lipschitz-below"):
         return rows
 
 
-def lipschitz_below(
-    model: Model, data: Data, *, norm: Norm = "l2", local_radius: float | None = None, steps: int = 100, seed: int
-) -> LipschitzBelow:
+@declare("certify", "lipschitz-below", access="weights", paper="Leino2022, eq. 6.12")
+class LipschitzSearch:
     """Search for the pairs of inputs between which a margin of the predicted class changes fastest.
 
-    Args:
-        model: The model, which is left as it was.
-        data: Where the search starts; the local constants are those around all of these examples.
-        norm: How the distance of two inputs is measured.
-        local_radius: Also find a constant around each example, from pairs within this radius of it.
-        steps: Of each ascent.
-        seed: For the starts.
+    The search starts at the examples; the local constants are those around all of them.
 
     >>> module = torch.nn.Linear(2, 2, bias=False)
     >>> _ = module.weight.data.copy_(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
     >>> data = Data(torch.eye(2), torch.tensor([0, 1]), ("a", "b"))
-    >>> found = lipschitz_below(Model(module, input_shape=(2,), classes=data.classes), data, seed=0)
+    >>> found = LipschitzSearch()(Model(module, input_shape=(2,), classes=data.classes), data)
     >>> round(found.constant, 6)
     5.0
     """
-    if steps < 1:
-        raise bad_parameter("lipschitz_below", "steps", "at least 1", steps)
-    ball = Ball(norm, local_radius)  # refuses what is no norm or radius
-    model.require_fit(data)
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        model.logits(data.x[:_STARTS])  # refuses weights and examples that cannot be used
-        search = _Search(model, norm, steps)
-        random = torch.Generator().manual_seed(seed)
-        around = []
-        if local_radius is not None:
-            with progress.task("Local Lipschitz constants", total=len(data)) as task:
-                for x, _ in data.batches(_STARTS):
-                    around.append(search.ascend(x, 0.4 * ball.reach, random, ball))
-                    task.advance(len(x))
-        with progress.task("Global Lipschitz constant"):
-            search.ascend(*_starts(data, norm, random), random)
-        local = None if local_radius is None else Estimate.bootstrap(torch.cat(around).numpy(), seed)
-    return LipschitzBelow(
-        norm=norm,
-        constant=search.constant,
-        margins=search.margins,
-        local_radius=local_radius,
-        local=local,
-        provenance=provenance(),
-    )
+
+    norm: Norm = setting("How the distance of two inputs is measured.", default="l2")
+    local_radius: float | None = setting("Also search within this radius of each example.", default=None)
+    steps: int = setting("Of each ascent.", default=100, at_least=1)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> LipschitzBelow:
+        ball = Ball(self.norm, self.local_radius)  # refuses what is no norm or radius
+        model.require_fit(data)
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+            model.logits(data.x[:_STARTS])  # refuses weights and examples that cannot be used
+            search = _Search(model, self.norm, self.steps)
+            random = torch.Generator().manual_seed(seed)
+            around = []
+            if self.local_radius is not None:
+                with progress.task("Local Lipschitz constants", total=len(data)) as task:
+                    for x, _ in data.batches(_STARTS):
+                        around.append(search.ascend(x, 0.4 * ball.reach, random, ball))
+                        task.advance(len(x))
+            with progress.task("Global Lipschitz constant"):
+                search.ascend(*_starts(data, self.norm, random), random)
+            local = None if self.local_radius is None else Estimate.bootstrap(torch.cat(around).numpy(), seed)
+        return LipschitzBelow(
+            norm=self.norm,
+            constant=search.constant,
+            margins=search.margins,
+            local_radius=self.local_radius,
+            local=local,
+            provenance=provenance(),
+        )
 
 
 def _starts(data: Data, norm: Norm, random: torch.Generator) -> tuple[torch.Tensor, float]:

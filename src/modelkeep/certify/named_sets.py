@@ -1,4 +1,4 @@
-"""Which classes a guarantee names for each image: a grid with names beneath (thesis 002, figures 7.5 to 7.7)."""
+"""Which classes a guarantee names for each image: a grid with names beneath (Leino2022, figures 7.5 to 7.7)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep.certify.certification import certify
-from modelkeep.certify.guarantees import Guarantee
+from modelkeep.certify.certification import Certified
 from modelkeep.core import plots
 from modelkeep.core.data import Data
-from modelkeep.core.model import Model
-from modelkeep.core.norms import Norm
 from modelkeep.core.results import Estimate, Result, Tensor
 
 if TYPE_CHECKING:
@@ -31,6 +28,21 @@ class NamedSets(Result, kind="named-sets"):
     sets: Tensor
     bounds: tuple[float, float]
     verified: Estimate
+
+    @classmethod
+    def of(cls, certified: Certified, data: Data) -> NamedSets:
+        """The sets of what was certified; `data` are the same inputs."""
+        return cls(
+            guarantee=certified.guarantee,
+            radius=certified.radius,
+            classes=certified.classes,
+            x=data.x,
+            labels=data.y,
+            sets=certified.sets,
+            bounds=data.bounds or (0.0, 1.0),
+            verified=certified.verified,
+            provenance=certified.provenance,
+        )
 
     def rows(self) -> list[tuple[str, str]]:
         sizes = torch.bincount(self.sets.sum(dim=1)).tolist()
@@ -55,19 +67,3 @@ class NamedSets(Result, kind="named-sets"):
                 text = "\n".join(named[i])
                 ax.text(0.5, -0.04, text, transform=ax.transAxes, ha="center", va="top", color=plots.INK, fontsize=8)
         return drawn
-
-
-def named_sets(model: Model, guarantee: Guarantee, radius: float, data: Data, *, norm: Norm = "l2") -> NamedSets:
-    """The set of classes that `guarantee` names for each image of `data` within `radius`."""
-    found = certify(model, data, radius, norm, guarantee=guarantee)
-    return NamedSets(
-        guarantee=found.guarantee,
-        radius=radius,
-        classes=model.classes,
-        x=data.x,
-        labels=data.y,
-        sets=found.sets,
-        bounds=data.bounds or (0.0, 1.0),
-        verified=found.verified,
-        provenance=found.provenance,
-    )

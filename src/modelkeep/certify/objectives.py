@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -19,19 +19,28 @@ from torch.nn.functional import cross_entropy, softplus
 from modelkeep.certify.estimate import Margins
 from modelkeep.certify.guarantees import Guarantee, Standard, with_bottom
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Norm
 from modelkeep.training import Loss, Schedule, Step, at
 
 
 @dataclass
+class _Running:
+    """What is kept between steps: the estimate, or the iterates of a checkpoint that it goes on from."""
+
+    estimate: Margins | None = None
+    restored: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CertifiedObjective(ABC):
     """The part that all share: the radius, which may be a schedule, and the estimate that is kept between steps."""
 
-    radius: float | Schedule
-    norm: Norm = field(default="l2", kw_only=True)
-    _estimate: Margins | None = field(init=False, repr=False, compare=False, default=None)
-    _restored: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
+    radius: float | Schedule = setting("How far an input may be moved: a number or a schedule.")
+    _: KW_ONLY
+    norm: Norm = setting("How a change is measured.", default="l2")
+    _running: _Running = field(init=False, repr=False, compare=False, default_factory=_Running)
 
     def __post_init__(self) -> None:
         _check(type(self).__name__, "radius", self.radius)
@@ -52,25 +61,27 @@ class CertifiedObjective(ABC):
 
     def _margins(self, model: Model, step: Step) -> torch.Tensor:
         """K, of an estimate that every run begins anew, so that what was trained before makes no difference."""
-        if self._estimate is None or step.number == 0:
-            self._estimate = Margins(model, self.norm)
-            if self._restored:
-                self._estimate.load_state_dict(self._restored)
-                self._restored = {}
-        return self._estimate.margins()
+        running = self._running
+        if running.estimate is None or step.number == 0:
+            running.estimate = Margins(model, self.norm)
+            if running.restored:
+                running.estimate.load_state_dict(running.restored)
+                running.restored = {}
+        return running.estimate.margins()
 
     def state_dict(self) -> dict[str, Any]:
         """The iterates of the estimate, for the checkpoint."""
-        return self._restored if self._estimate is None else self._estimate.state_dict()
+        estimate = self._running.estimate
+        return self._running.restored if estimate is None else estimate.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from these iterates, with whichever model comes next."""
-        self._estimate, self._restored = None, state
+        self._running.estimate, self._running.restored = None, state
 
 
-@dataclass
+@declare("certified-training", "gloro", paper="Leino2022, section 6.3.1")
 class GloRoCrossEntropy(CertifiedObjective):
-    """Cross-entropy on the m + 1 outputs of a GloRo Net, ⊥ being never the right one (6.3.1).
+    """Cross-entropy on the m + 1 outputs of a GloRo Net, ⊥ being never the right one.
 
     The gradient of f_⊥ is that of A.1. Without `through_top` it is that of chapter 7's footnote 2, which never lowers
     a prediction: for networks that predict well already (see `with_bottom`).
@@ -85,26 +96,26 @@ class GloRoCrossEntropy(CertifiedObjective):
     1.0
     """
 
-    guarantee: Guarantee = field(default_factory=Standard, kw_only=True)
-    through_top: bool = field(default=True, kw_only=True)
+    guarantee: Guarantee = setting("What must stay.", default_factory=Standard)
+    through_top: bool = setting("Whether the gradient of f_⊥ also goes through the largest logit.", default=True)
 
     def loss(self, logits: torch.Tensor, cost: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         margin = self.guarantee.margin(logits, cost)
         return cross_entropy(with_bottom(logits, margin, through_top=self.through_top), y)
 
 
-@dataclass
+@declare("certified-training", "gloro-trades", paper="Leino2022, definition 6.2")
 class GloRoTrades(CertifiedObjective):
-    """CE(f, y) + λ D_KL(f padded with a ⊥ of probability 0 ‖ f^ε) (definition 6.2): be right, and be sure.
+    """CE(f, y) + λ D_KL(f padded with a ⊥ of probability 0 ‖ f^ε): be right, and be sure.
 
     The definition prints the two arguments the other way round, which is infinite: f has no ⊥ to compare with. The
     authors' code pads f with 0 and takes it as the truth, as here. Then all the ratios in the divergence are
     the same, and it is -log(1 - P(⊥)) = log(1 + exp(f_⊥ - logsumexp f)). `through_top` as in `GloRoCrossEntropy`.
     """
 
-    weight: float | Schedule = 1.0
-    guarantee: Guarantee = field(default_factory=Standard, kw_only=True)
-    through_top: bool = field(default=True, kw_only=True)
+    weight: float | Schedule = setting("λ: a number or a schedule.", default=1.0)
+    guarantee: Guarantee = setting("What must stay.", default_factory=Standard)
+    through_top: bool = setting("Whether the gradient of f_⊥ also goes through the largest logit.", default=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -117,20 +128,20 @@ class GloRoTrades(CertifiedObjective):
         return cross_entropy(logits, y) + at(self.weight, step) * divergence
 
 
-@dataclass
+@declare("certified-training", "lipschitz-margin", paper="Tsuzuku2018; Leino2022, section 6.5")
 class LipschitzMargin(CertifiedObjective):
-    """Cross-entropy after every class but the right one has gained ε K_yi: Lipschitz margin training (6.5).
+    """Cross-entropy after every class but the right one has gained ε K_yi: Lipschitz margin training.
 
-    Tsuzuku et al. (2018) add √2 ε K, of one K for the whole network; K_yi is the same bound made tighter (A.1).
+    Tsuzuku2018 adds √2 ε K, of one K for the whole network; K_yi is the same bound made tighter (Leino2022, A.1).
     """
 
     def loss(self, logits: torch.Tensor, cost: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         return cross_entropy(logits + cost[y], y)
 
 
-@dataclass
+@declare("certified-training", "emma", paper="Hu2023")
 class EMMA(CertifiedObjective):
-    """Efficient margin maximisation (Hu et al. 2023): each class gains ε_i K_yi, with a radius ε_i of its own.
+    """Efficient margin maximisation: each class gains ε_i K_yi, with a radius ε_i of its own.
 
     ε_i is how far the right class is certified against class i now, at most ε and at least a hundredth of it. So no
     class is pushed away before it is passed, and the radius grows by itself as the training goes on.

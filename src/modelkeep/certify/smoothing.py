@@ -2,11 +2,11 @@
 
 Not the network `f` is certified but the smoothed classifier `g(x)`, the class that `f` gives most often for
 `x + N(0, σ² I)`. If `f` gives class A with probability at least `p > 1/2`, then `g` answers A everywhere within the l2
-radius `σ Φ⁻¹(p)` (Cohen, Rosenfeld & Kolter 2019, theorem 1 with the runner-up bounded by `1 - p`). `p` is estimated,
+radius `σ Φ⁻¹(p)` (Cohen2019, theorem 1 with the runner-up bounded by `1 - p`). `p` is estimated,
 so each certificate is wrong with probability at most `alpha`: a GloRo certificate never is, and costs one pass.
 
 The noise leaves the bounds of the inputs and is not clipped: the theorem speaks of all of space. It also speaks of
-real numbers; that floats can be made to tell an input from its neighbour through the noise (Voráček & Hein 2023) is
+real numbers; that floats can be made to tell an input from its neighbour through the noise (Voracek2023) is
 not accounted for.
 """
 
@@ -26,6 +26,7 @@ from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelError, bad_parameter
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.method import declare, setting, settings_of
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.training.batches import derived_seed
@@ -103,95 +104,102 @@ class Smoothed(Result, kind="smoothed"):
         )
 
 
-def smooth(
-    model: Model,
-    data: Data,
-    *,
-    sigma: float,
-    samples: int = 10_000,
-    selection: int = 100,
-    alpha: float = 0.001,
-    radius: float = 0.0,
-    batch_size: int = 256,
-    seed: int,
-) -> Smoothed:
+@declare("certify", "smoothing", access="scores", paper="Cohen2019, theorem 1")
+class Smooth:
     """Certify the smoothed classifier on every input: its class and an l2 radius, or an abstention.
 
     The noise of an input depends on the seed and on the input alone, so neither the batch size nor the other inputs
-    change its certificate. In `modelkeep.attack.kept(folder)` a run that was stopped goes on where it was.
-
-    Args:
-        model: The model; best trained with `NoisyTraining(sigma)`. It is left as it was.
-        data: Examples with their true labels.
-        sigma: The standard deviation of the noise, in the inputs' units. Larger: larger radii, lower accuracy.
-        samples: How many noises estimate the probability of the class: what bounds the radii, and the cost.
-        selection: How many other noises choose the class; the same ones must not do both.
-        alpha: The probability, per input, that its certificate is wrong.
-        radius: The radius that is wanted. An input that can no longer reach it is given up, as an abstention; at 0
-            this changes no answer.
-        batch_size: How many noisy inputs are run at once.
-        seed: For the noise.
+    change its certificate. Best for a model trained with `NoisyTraining(sigma)`. In `modelkeep.attack.kept(folder)` a
+    run that was stopped goes on where it was.
 
     >>> from torch import nn
     >>> model = Model(nn.Linear(2, 2, bias=False), input_shape=(2,), classes=2, bounds=None)
     >>> _ = model.module.load_state_dict({"weight": torch.tensor([[1.0, 0.0], [-1.0, 0.0]])})
     >>> data = Data(torch.tensor([[0.5, 0.0], [0.0, 3.0]]), torch.tensor([0, 1]), model.classes)
-    >>> found = smooth(model, data, sigma=0.5, seed=0)
+    >>> found = Smooth(sigma=0.5)(model, data)
     >>> found.prediction.tolist(), [round(float(r), 2) for r in found.radius]  # the first is 0.5 from the boundary
     ([0, -1], [0.48, 0.0])
     """
-    for name, value, allowed, right in (
-        ("sigma", sigma, "a number above 0", 0 < sigma < math.inf),
-        ("samples", samples, "at least 1", samples >= 1),
-        ("selection", selection, "at least 1", selection >= 1),
-        ("alpha", alpha, "a probability above 0 and below 1", 0 < alpha < 1),
-        ("radius", radius, "a number of at least 0", 0 <= radius < math.inf),
-        ("batch_size", batch_size, "at least 1", batch_size >= 1),
-    ):
-        if not right:
-            raise bad_parameter("smooth", name, allowed, value)
-    needed = _needed(samples, alpha, radius, sigma)
-    model.require_fit(data)
-    x, of_model, of_data = model.check_inputs(data.x), model.fingerprint(), data.fingerprint()
-    prediction = torch.full((len(x),), ABSTAINED)
-    radii = torch.zeros(len(x), dtype=torch.float64)
-    settings = {"sigma": sigma, "samples": samples, "selection": selection, "alpha": alpha, "radius": radius}
-    keeper = Keeper(lambda: {"smooth": settings, "model": of_model, "data": of_data, "seed": seed})
-    begun = passes = 0
-    if (state := keeper.read()) is not None:
-        prediction, radii = state.tensors["prediction"], state.tensors["radii"]
-        begun, passes = state.values["begun"], state.values["passes"]
-    with (
-        measured(seed, of_model, of_data) as provenance,
-        model.frozen(seed),
-        torch.no_grad(),
-        progress.task("smoothing", len(x)) as task,
-    ):
-        clean = torch.cat([model.logits(part) for part in torch.split(x, batch_size)]).argmax(dim=1).cpu()
-        task.advance(begun)
-        for i in range(begun, len(x)):
-            certifying = _Point(model, x[i], sigma, seed, batch_size)
-            top = int(certifying.votes(selection).argmax())
-            missed = certifying.misses(top, samples, samples - needed)
-            if missed <= samples - needed:
-                prediction[i] = top
-                radii[i] = sigma * _quantile(_lower(samples - missed, samples, alpha))
-            passes += certifying.passes
-            task.advance()
-            if keeper.due:
-                keeper.write({"prediction": prediction, "radii": radii}, {"begun": i + 1, "passes": passes})
-    return Smoothed(
-        provenance=provenance(),
-        sigma=sigma,
-        samples=samples,
-        alpha=alpha,
-        classes=model.classes,
-        clean=Estimate.rate(int((clean == data.y).sum()), len(x)),
-        passes=passes,
-        labels=data.y,
-        prediction=prediction,
-        radius=radii,
+
+    sigma: float = setting(
+        "The noise, as a standard deviation in the inputs' units. Larger: larger radii, lower accuracy.",
+        above=0,
+        below=math.inf,
     )
+    samples: int = setting("Noises that estimate the probability of the class.", default=10_000, at_least=1)
+    selection: int = setting("Other noises, that choose the class.", default=100, at_least=1)
+    alpha: float = setting(
+        "The probability that a certificate is wrong, of each input.", default=0.001, above=0, below=1
+    )
+    radius: float = setting(
+        "The radius that is wanted. An input that can no longer reach it is given up; at 0 this changes no answer.",
+        default=0.0,
+        at_least=0,
+        below=math.inf,
+    )
+    batch_size: int = setting("Noisy inputs that are run at once.", default=256, at_least=1)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Smoothed:
+        most = self.samples - self._needed()
+        model.require_fit(data)
+        x, of_model, of_data = model.check_inputs(data.x), model.fingerprint(), data.fingerprint()
+        prediction = torch.full((len(x),), ABSTAINED)
+        radii = torch.zeros(len(x), dtype=torch.float64)
+        # A run that was stopped is found again by these, so they are what decides its numbers and nothing else.
+        settings = {name: value for name, value in settings_of(self).items() if name != "batch_size"}
+        keeper = Keeper(lambda: {"smooth": settings, "model": of_model, "data": of_data, "seed": seed})
+        begun = passes = 0
+        if (state := keeper.read()) is not None:
+            prediction, radii = state.tensors["prediction"], state.tensors["radii"]
+            begun, passes = state.values["begun"], state.values["passes"]
+        with (
+            measured(seed, of_model, of_data) as provenance,
+            model.frozen(seed),
+            torch.no_grad(),
+            progress.task("smoothing", len(x)) as task,
+        ):
+            clean = torch.cat([model.logits(part) for part in torch.split(x, self.batch_size)]).argmax(dim=1).cpu()
+            task.advance(begun)
+            for i in range(begun, len(x)):
+                certifying = _Point(model, x[i], self.sigma, seed, self.batch_size)
+                top = int(certifying.votes(self.selection).argmax())
+                missed = certifying.misses(top, self.samples, most)
+                if missed <= most:
+                    prediction[i] = top
+                    radii[i] = self._radius(self.samples - missed)
+                passes += certifying.passes
+                task.advance()
+                if keeper.due:
+                    keeper.write({"prediction": prediction, "radii": radii}, {"begun": i + 1, "passes": passes})
+        return Smoothed(
+            provenance=provenance(),
+            sigma=self.sigma,
+            samples=self.samples,
+            alpha=self.alpha,
+            classes=model.classes,
+            clean=Estimate.rate(int((clean == data.y).sum()), len(x)),
+            passes=passes,
+            labels=data.y,
+            prediction=prediction,
+            radius=radii,
+        )
+
+    def _radius(self, hits: int) -> float:
+        """The radius where `hits` of the samples are of the class."""
+        return self.sigma * _quantile(_lower(hits, self.samples, self.alpha))
+
+    def _needed(self) -> int:
+        """How many of the samples must be of the class for a radius above the one that is wanted."""
+        needed = bisect_right(range(self.samples + 1), self.radius, key=self._radius)
+        if needed > self.samples:
+            raise bad_parameter(
+                "Smooth",
+                "samples",
+                f"more, or sigma larger: with {self.samples:,} samples, alpha {self.alpha:g} and sigma {self.sigma:g} "
+                f"no radius can be above {max(0.0, self._radius(self.samples)):.3g}, and {self.radius:g} is wanted",
+                self.samples,
+            )
+        return needed
 
 
 class _Point:
@@ -253,29 +261,11 @@ def _quantile(probability: float) -> float:
     return float(ndtri(probability))
 
 
-def _needed(samples: int, alpha: float, radius: float, sigma: float) -> int:
-    """How many of the samples must be of the class for a radius above the one that is wanted."""
-    needed = bisect_right(range(samples + 1), radius, key=lambda hits: sigma * _quantile(_lower(hits, samples, alpha)))
-    if needed > samples:
-        raise bad_parameter(
-            "smooth",
-            "samples",
-            f"more, or sigma larger: with {samples:,} samples, alpha {alpha:g} and sigma {sigma:g} no radius can be "
-            f"above {max(0.0, sigma * _quantile(_lower(samples, samples, alpha))):.3g}, and {radius:g} is wanted",
-            samples,
-        )
-    return needed
-
-
-@dataclass(frozen=True)
+@declare("certified-training", "noise", paper="Cohen2019, section 3.3", kw_only=False)
 class NoisyTraining:
-    """Cross-entropy under the noise that the network will be smoothed with (Cohen et al. 2019, section 3.3)."""
+    """Cross-entropy under the noise that the network will be smoothed with."""
 
-    sigma: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.sigma < math.inf:
-            raise bad_parameter("NoisyTraining", "sigma", "a number above 0", self.sigma)
+    sigma: float = setting("The noise, as a standard deviation in the inputs' units.", above=0, below=math.inf)
 
     def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         noise = torch.randn(x.shape, generator=step.generator, device=x.device, dtype=x.dtype)

@@ -59,7 +59,7 @@ def train_certified(
     if objective is None:
         goal = _ABOVE * radius
         standard = isinstance(guarantee, Standard)
-        objective = EMMA(goal, norm=norm) if standard else GloRoTrades(goal, 1.5, norm=norm, guarantee=guarantee)
+        objective = EMMA(goal, norm=norm) if standard else GloRoTrades(goal, weight=1.5, norm=norm, guarantee=guarantee)
     if recipe is None:
         recipe = Recipe(epochs=10, batch_size=256, learning_rate=Linear(5e-3, 0.0))
     if from_scratch:

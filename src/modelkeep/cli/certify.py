@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
+from modelkeep.cli.method_options import make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
     Device,
@@ -24,16 +24,14 @@ from modelkeep.cli.model_options import (
 from modelkeep.cli.verify import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from modelkeep.certify.guarantees import Guarantee
     from modelkeep.certify.schema import Certificate
     from modelkeep.core.data import Data
     from modelkeep.core.model import Model
+    from modelkeep.core.results import Result
 
 
-class Certify(TyperGroup):
-    """`modelkeep certify MODEL …` certifies, without a word for it; `modelkeep certify verify …` checks."""
+class _ModelOrCommand(TyperGroup):
+    """`modelkeep certify MODEL …` certifies, without a further word; `modelkeep certify verify …` checks."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # click's own types, wherever Typer has them from
         if args and args[0] not in (*self.commands, "--help"):
@@ -53,26 +51,30 @@ Radius = Annotated[float, typer.Option(min=0, help="How far an attacker may move
 NormName = Annotated[Literal["l2", "linf", "l1"], typer.Option(help="How a change is measured.")]
 
 app = typer.Typer(
-    cls=Certify,
+    cls=_ModelOrCommand,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="Prove how far inputs may be moved before the answer can change: `modelkeep certify MODEL --data DATA "
-    "--radius R`. Check what somebody else has proved: `modelkeep certify verify certificate.json`.",
+    "--radius R`. Check what others have proved: `modelkeep certify verify certificate.json`.",
 )
 
 
-@app.command("model", epilog="The word `model` may be left out.")
+@app.command("model", cls=method_command("certify", "lipschitz"), epilog="The word `model` may be left out.")
 def certify(
+    context: typer.Context,
     model: ModelSource,
     data: DataSource,
-    radius: Radius,
-    norm: NormName = "l2",
-    guarantee: Promise = "standard",
+    method: Annotated[
+        str, typer.Option(help="How to certify; `modelkeep methods certify` lists them. Its settings are options.")
+    ] = "lipschitz",
+    guarantee: Promise | None = None,
     examples: Annotated[int, typer.Option(min=1, help="How many examples to certify, drawn by the seed.")] = 1000,
     weights: Weights = None,
     input_shape: InputShape = None,
     label: Label = "label",
-    out: Annotated[Path, typer.Option(help="The folder for certificate.json and inputs.npz.")] = Path("modelkeep-out"),
+    out: Annotated[
+        Path, typer.Option(help="The folder for certificate.json and inputs.npz; of other methods, result.json.")
+    ] = Path("modelkeep-out"),
     key: Annotated[
         Path | None, typer.Option(help="Your private key; made at first use. Default: in your settings folder.")
     ] = None,
@@ -80,20 +82,24 @@ def certify(
     device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print certificate.json instead of the summary.")] = False,
 ) -> None:
-    """Certify a model: within which distance can no change of an input change the answer, whoever makes it?
+    """Certify a model: within which distance can no change of an input change the answer?
 
     The proof is a global Lipschitz bound, so it only reaches far for networks trained for it. Writes a certificate,
-    signed with your key, that anybody can check without your code. Examples:
+    signed with your key, that others can check without your code. Other methods write their result. Examples:
 
     * `modelkeep certify model.safetensors --data digits --radius 0.3`
 
     * `modelkeep certify model.safetensors --data digits --radius 0.1 --norm linf --guarantee top-3`
 
+    * `modelkeep certify model.safetensors --data digits --method smoothing --sigma 0.25 --examples 20`
+
     * `modelkeep certify verify modelkeep-out/certificate.json --weights model.safetensors --data digits`
     """
     import numpy as np
 
-    from modelkeep.certify.certificate import certificate
+    from modelkeep.certify import Certify
+    from modelkeep.certify.certificate import make_certificate
+    from modelkeep.certify.guarantees import parse_guarantee
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
     from modelkeep.core.files import replace_file
@@ -102,16 +108,21 @@ def certify(
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     examined, labelled = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
-    promise = _guarantee(guarantee, loaded.classes)
+    promise = None if guarantee is None else parse_guarantee(guarantee, loaded.classes)
+    how = make_method(context, guarantee=promise)
+    if not isinstance(how, Certify):
+        with progress.show():
+            found = how(loaded, examined, seed=seed)
+        _write_result(found, out)
+        _print_result(found, as_json)
+        return
     chosen = key if key is not None else default_key()
     new = not chosen.exists()
     signer = Signer.at(chosen)
     with progress.show():
-        made = certificate(
-            loaded, examined, radius, norm=norm, guarantee=promise, labelled=labelled, name=Path(model).name
-        ).signed(signer)
+        made = make_certificate(how, loaded, examined, labelled=labelled, name=Path(model).name).signed(signer)
+    _make_folder(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
         with replace_file(out / "inputs.npz") as unfinished, unfinished.open("wb") as file:
             np.savez_compressed(file, x=examined.x.numpy(), y=examined.y.numpy(), classes=np.array(examined.classes))
     except OSError as error:
@@ -124,7 +135,7 @@ def certify(
         typer.echo(record.read_text(encoding="utf-8"))
         return
     if new:
-        typer.echo(f"A key was made for you: {chosen}. Keep it to yourself; whoever has it can sign in your name.")
+        typer.echo(f"A key was made for you: {chosen}. Keep it to yourself: it signs in your name.")
     _print(made, record, held)
 
 
@@ -167,19 +178,14 @@ def train(
     """
     from rich.console import Console
 
-    from modelkeep.certify import certify as certified
-    from modelkeep.certify import train_certified
+    from modelkeep.certify import Certify, train_certified
+    from modelkeep.certify.guarantees import parse_guarantee
     from modelkeep.core import progress
-    from modelkeep.core.errors import InputError
-    from modelkeep.core.files import replace_file
     from modelkeep.training import Linear, Recipe
 
     trained, examined = _to_train(model, data, weights, input_shape, label, device)
-    promise = _guarantee(guarantee, trained.classes)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"'{out}' cannot be made: {error.strerror}.") from error
+    promise = parse_guarantee(guarantee, trained.classes)
+    _make_folder(out)
     checkpoint = out / "certify.checkpoint"
     with progress.show():
         train_certified(
@@ -193,16 +199,14 @@ def train(
             from_scratch=not fine_tune,
             checkpoint=checkpoint,
         )
-        found = certified(trained, examined, radius, norm, guarantee=promise)
+        found = Certify(radius=radius, norm=norm, guarantee=promise)(trained, examined, seed=seed)
     saved = trained.save(out / "certified.safetensors")
-    with replace_file(out / "result.json") as unfinished:
-        unfinished.write_text(found.to_json(), encoding="utf-8")
+    _write_result(found, out)
     checkpoint.unlink(missing_ok=True)
+    _print_result(found, as_json)
     if as_json:
-        typer.echo(found.to_json())
         return
     console = Console()
-    console.print(found)
     console.print(f"The model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
     console.print(
         f"For a certificate: modelkeep certify {saved} --data {data} --radius {radius:g}", soft_wrap=True, markup=False
@@ -214,29 +218,40 @@ def _to_train(
 ) -> tuple[Model, Data]:
     """The model, new where one of our architectures was named, and the data to measure it on."""
     from modelkeep import Model
+    from modelkeep.core.formats.factory import OURS
     from modelkeep.zoo import architectures, datasets
 
     if model not in architectures.names():
         return model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     examined = datasets.open(data, label=label, part="test")
     arguments = {"input_shape": list(examined.input_shape), "classes": len(examined.classes)}
-    architecture = f"{architectures.__name__}:{model}"
-    return Model.load(architecture, like=examined, device=device, arguments=arguments), examined
+    return Model.load(f"{OURS}:{model}", like=examined, device=device, arguments=arguments), examined
 
 
-def _guarantee(text: str, classes: Sequence[str]) -> Guarantee:
-    from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
+def _make_folder(out: Path) -> None:
     from modelkeep.core.errors import InputError
 
-    if text == "standard":
-        return Standard()
-    if found := re.fullmatch(r"top-([0-9]+)", text):
-        return RelaxedTopK(int(found[1]))
-    if text.startswith("affinity:"):
-        groups = [group.split("+") for group in text.removeprefix("affinity:").split(",")]
-        alone = [[name] for name in classes if not any(name in group for group in groups)]
-        return Affinity([*groups, *alone], classes)
-    raise InputError(f"--guarantee must be standard, top-K such as top-3, or affinity:a+b,c+d. Got '{text}'.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"'{out}' cannot be made: {error.strerror}.") from error
+
+
+def _write_result(found: Result, out: Path) -> None:
+    from modelkeep.core.files import replace_file
+
+    _make_folder(out)
+    with replace_file(out / "result.json") as unfinished:
+        unfinished.write_text(found.to_json(), encoding="utf-8")
+
+
+def _print_result(found: Result, as_json: bool) -> None:
+    from rich.console import Console
+
+    if as_json:
+        typer.echo(found.to_json())
+    else:
+        Console().print(found)
 
 
 def _print(made: Certificate, record: Path, weights: Path) -> None:

@@ -187,6 +187,8 @@ def python_of(method: object) -> str:
     """
     given = []
     for each in fields(method):  # type: ignore[arg-type]
+        if not each.init:
+            continue
         value, default = getattr(method, each.name), _default(each)
         if default is MISSING or (value is not default and repr(value) != repr(default)):
             told = python_of(value) if is_dataclass(value) and not isinstance(value, type) else repr(value)
@@ -207,6 +209,8 @@ def command_of(method: object) -> str:
             told.append(f"--{option}" if value else f"--no-{option}")
         elif isinstance(value, int | float | str):
             told.append(f"--{option} {value}")
+        elif isinstance(notation := getattr(value, "notation", None), str):  # a guarantee
+            told.append(f"--{option} {notation}")
         else:  # a tensor, a recipe: a value that only Python can give
             told.append(f"--{option} …")
     return " ".join(told)
@@ -245,7 +249,7 @@ def _plain(value: Any, otherwise: Callable[[Any], Any]) -> Any:
 
 
 def _prepare(kind: type, kw_only: bool) -> None:
-    own = vars(kind).get("__post_init__")
+    own = getattr(kind, "__post_init__", None)  # also that of a base of several methods
 
     def check(self: object) -> None:
         check_settings(self)

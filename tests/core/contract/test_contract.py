@@ -15,6 +15,7 @@ from torch import nn
 
 from core.contract.little import Mean, examples, honest, images, table, violation
 from modelkeep import Data, Model, Result
+from modelkeep.certify import Certify, RelaxedTopK
 from modelkeep.core.contract import check_method
 from modelkeep.core.errors import ModelError, ModelKeepError
 from modelkeep.core.results import measured
@@ -26,6 +27,12 @@ def test_an_honest_method_passes_and_the_report_says_what_was_seen() -> None:
     assert "A method works for two classes." in report.checked
     cuda = torch.cuda.is_available()
     assert report.not_checked == ({} if cuda else {"A method works on a CUDA device.": "there is no CUDA device"})
+
+
+def test_a_declared_method_is_checked_with_its_settings() -> None:
+    report = check_method(Certify(radius=0.1, guarantee=RelaxedTopK(2)), images(), examples(images()))
+    assert REPEAT in report.checked
+    assert REPEAT not in check_method(honest, images(), examples(images())).checked
 
 
 def test_a_method_may_refuse_a_model_in_train_mode() -> None:
@@ -51,6 +58,7 @@ def test_what_cannot_be_checked_is_named() -> None:
     assert {"the method runs no module", "the model does not end in a plain linear layer"} <= set(reasons)
 
 
+REPEAT = "The result of a declared method says how to make it again: by its settings, and in a line of Python."
 RESULT = "A method returns a Result that prints, comes back from JSON and knows its model, data and seed."
 SEED = "The same seed gives the same result, whatever the global random state."
 BAD = "A method refuses data and weights that cannot be used, with a ModelKeepError."

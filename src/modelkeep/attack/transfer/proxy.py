@@ -15,6 +15,7 @@ from modelkeep.core.access import Labels, Scores
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
+from modelkeep.core.formats.factory import OURS
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.training import Recipe, SoftAnswers, fit
@@ -138,4 +139,4 @@ def _how_to_build(architecture: Architecture, target: Interface) -> dict[str, An
     if name not in architectures.names() or factory is not getattr(architectures, name):
         return {}
     arguments = {"input_shape": list(target.input_shape), "classes": len(target.classes), **bound}
-    return {"architecture": f"{architectures.__name__}:{name}", "arguments": arguments}
+    return {"architecture": f"{OURS}:{name}", "arguments": arguments}

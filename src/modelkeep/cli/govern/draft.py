@@ -145,13 +145,14 @@ def _network(model: str, arguments: str, weights: Path | None, like: Data | None
     """The model that the user named; one of our architectures is made for the data."""
     from modelkeep import Model
     from modelkeep.core.errors import InputError
+    from modelkeep.core.formats.factory import OURS
     from modelkeep.zoo import architectures
 
     if model in architectures.names():
         if like is None:
             raise InputError(f"'{model}' is made for data. Name a factory with --arguments instead, or a model's file.")
         sizes = {"input_shape": list(like.input_shape), "classes": len(like.classes)}
-        return Model.load(f"{architectures.__name__}:{model}", like=like, arguments=sizes | _json(arguments))
+        return Model.load(f"{OURS}:{model}", like=like, arguments=sizes | _json(arguments))
     if ":" not in model:
         return Model.load(model, weights=weights, like=like)
     # Last, and only for a factory that the user named: a file in this folder must not pass for a library.

@@ -1,4 +1,4 @@
-"""The contract of all methods: a function of (model, data, seed) that returns a result and touches nothing else.
+"""The contract of all methods: they take (model, data, seed), return a result and touch nothing else.
 
 `check_method` runs a method in all the ways that tend to go wrong and raises `ContractViolation` with the promise that
 was broken. Each promise is the docstring of the function that checks it.
@@ -12,23 +12,37 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules import module as torch_modules
 
-from modelkeep.core.contract.untouched import PICTURES, ContractViolation, broken, prints_nothing, untouched
+from modelkeep.core.contract.repetition import check_repetition
+from modelkeep.core.contract.side_effects import (
+    PICTURES,
+    ContractViolation,
+    broken,
+    forbid_side_effects,
+    prints_nothing,
+)
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelKeepError
+from modelkeep.core.method import declaration_of
 from modelkeep.core.model import Model
+from modelkeep.core.registry import Declaration
 from modelkeep.core.results import Result
 
 __all__ = ["Checked", "ContractViolation", "Method", "check_method"]
 
+
 Method = Callable[[Model, Data, int], Result]
 """A method with everything bound but the model, the data and the seed."""
+
+
+class _Declared(Protocol):
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Result: ...
 
 
 @dataclass(frozen=True)
@@ -39,35 +53,42 @@ class Checked:
     not_checked: dict[str, str]
 
 
-def check_method(method: Method, model: Model, data: Data, *, seed: int = 0) -> Checked:
+def check_method(method: Method | _Declared, model: Model, data: Data, *, seed: int = 0) -> Checked:
     """Check that `method` keeps the contract on a small `model` in eval mode and a few examples of its `data`.
 
-    Bind the settings first: `check_method(lambda m, d, s: pgd(m, d, radius=0.1, seed=s), model, data)`. The method is
-    run some twenty times.
+    Give a declared method with its settings: `check_method(PGD(radius=0.1), model, data)`. A function is called with
+    the model, the data and the seed in this order: `check_method(lambda m, d, seed: …, model, data)`. The method is run
+    some twenty times.
 
     Raises:
         ContractViolation: With the promise that was broken, when and how.
     """
     model.require_eval()
     model.require_fit(data)
-    case = _Case(method, model, data, seed)
+    case = _Case(method, model, data, seed, declaration_of(method))
     always = [str(promise.__doc__) for promise in (*PICTURES, prints_nothing)]  # looked at in every single run
-    outcomes = {str(check.__doc__): check(case) for check in _CHECKS}
+    checks = [check for check in _CHECKS if case.declared is not None or check is not _repeats_itself]
+    outcomes = {str(check.__doc__): check(case) for check in checks}
     kept = [promise for promise, reason in outcomes.items() if reason is None]
     return Checked((*always, *kept), {promise: reason for promise, reason in outcomes.items() if reason is not None})
 
 
 @dataclass(frozen=True)
 class _Case:
-    method: Method
+    method: Any
     model: Model
     data: Data
     seed: int
+    declared: Declaration | None
 
     def run(self, occasion: str) -> Result:
         """Run the method once and see that it touched nothing, whether it returns or raises."""
-        with untouched(self.model, self.data, occasion):
-            return self.method(self.model, self.data, self.seed)
+        with forbid_side_effects(self.model, self.data, occasion):
+            if self.declared is None:
+                result: Result = self.method(self.model, self.data, self.seed)
+            else:
+                result = self.method(self.model, self.data, seed=self.seed)
+            return result
 
     def attempt(self, promise: Callable[..., Any], occasion: str, *allowed: type[Exception]) -> Result | Exception:
         """The result, or an exception of the types that are allowed; every other one breaks the promise."""
@@ -103,6 +124,11 @@ def _result(case: _Case) -> None:
     origin = result.provenance
     if (origin.model, origin.data, origin.seed) != (case.model.fingerprint(), case.data.fingerprint(), case.seed):
         raise broken(_result, "on good data", f"it says {origin}")
+
+
+def _repeats_itself(case: _Case) -> None:
+    """The result of a declared method says how to make it again: by its settings, and in a line of Python."""
+    check_repetition(_repeats_itself, case.method, case.run("on good data"))
 
 
 def _same_seed(case: _Case) -> None:
@@ -206,6 +232,7 @@ def _other_device(case: _Case) -> str | None:
 
 _CHECKS: tuple[Callable[[_Case], str | None], ...] = (
     _result,
+    _repeats_itself,
     _same_seed,
     _bad_input,
     _exception,

@@ -9,7 +9,7 @@ import torch
 
 from modelkeep.attack.ensemble import standard
 from modelkeep.attack.nearest.fmn import fmn
-from modelkeep.certify.certification import certify
+from modelkeep.certify.certification import Certify
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Norm
@@ -56,7 +56,7 @@ def attack_certified(
     hold there, too. What counts is the prediction in the network's own type and the distance in float64.
     """
     with measured(seed=seed, model=model.fingerprint(), data=data.fingerprint()) as provenance:
-        certified = certify(model, data, radius=1.0, norm=norm)
+        certified = Certify(radius=1.0, norm=norm)(model, data)
         chosen = torch.nonzero(certified.radii > 0).flatten()
         order = chosen[certified.radii[chosen].argsort()]
         radii, answers = certified.radii[order], certified.logits[order].argmax(dim=1)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.guarantees import RelaxedTopK, Standard
-from modelkeep.certify.named_sets import NamedSets, named_sets
+from modelkeep.certify.named_sets import NamedSets
 from modelkeep.certify.surfaces import draw_surfaces, surface
 from modelkeep.papers.leino2022.overlapping_classes import overlapping
 from modelkeep.papers.leino2022.table_7_3_trials import RADII, affinity, trained
@@ -42,7 +43,8 @@ def named_clothes(seed: int, *, images: int = 20_000, epochs: int = 6) -> NamedS
         datasets.load("fashion-mnist", "test").first(500),
     )
     model = trained(train, guarantee, radius, seed, epochs, 2e-3, "2C2F")
-    everything = named_sets(model, guarantee, radius, test)
-    tight = named_sets(model, Standard(), radius, test).sets.any(dim=1)
-    chosen = torch.nonzero(everything.sets.any(dim=1) & ~tight).flatten()[:16]
-    return named_sets(model, guarantee, radius, test.take(chosen))
+    certify = Certify(radius=radius, guarantee=guarantee)
+    tight = Certify(radius=radius)(model, test).sets.any(dim=1)
+    chosen = torch.nonzero(certify(model, test).sets.any(dim=1) & ~tight).flatten()[:16]
+    shown = test.take(chosen)
+    return NamedSets.of(certify(model, shown), shown)

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from modelkeep.attack import pgd
-from modelkeep.certify.certification import certify
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
-from modelkeep.certify.smoothing import NoisyTraining, smooth
+from modelkeep.certify.smoothing import NoisyTraining, Smooth
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
@@ -52,7 +52,7 @@ def plain(
     return {
         "clean": _counted(evaluate(model, test)[1]),
         "PGD": _counted(standing),
-        "VRA": _counted(certify(model, test, radius).verified),
+        "VRA": _counted(Certify(radius=radius)(model, test).verified),
         "seconds for the constants": net.bounds.provenance.seconds,
         "seconds for 10,000": 10_000 * seconds / len(test),
         "smoothed": _smoothed(model, test.first(inputs), radius, samples, seed),
@@ -77,7 +77,7 @@ def _trained(images: int, objective: Objective, epochs: int, seed: int) -> tuple
 
 
 def _smoothed(model: Model, data: Data, radius: float, samples: int, seed: int) -> dict[str, Any]:
-    found = smooth(model, data, sigma=SIGMAS[radius], samples=samples, seed=seed)
+    found = Smooth(sigma=SIGMAS[radius], samples=samples)(model, data, seed=seed)
     return {
         "clean": _counted(found.certified_accuracy()),
         "VRA": _counted(found.certified_accuracy(radius)),

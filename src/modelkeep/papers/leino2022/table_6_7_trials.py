@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from modelkeep.attack import pgd
-from modelkeep.certify.certification import certify
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.objectives import EMMA, CertifiedObjective, GloRoTrades
 from modelkeep.certify.training import orthogonal
 from modelkeep.core.data import Data
@@ -41,7 +41,7 @@ class Training:
 
     def objective(self) -> CertifiedObjective:
         """The loss as an objective of the training loop."""
-        return EMMA(self.radius) if self.loss == "emma" else GloRoTrades(self.radius, self.weight)
+        return EMMA(self.radius) if self.loss == "emma" else GloRoTrades(self.radius, weight=self.weight)
 
     def to_json(self) -> dict[str, Any]:
         """As the parameter of a trial."""
@@ -73,7 +73,7 @@ def verify_on(
 ) -> dict[str, Any]:
     """The same on any data."""
     model = trained(train, method, training, seed, workdir() / "training")
-    found = certify(model, test, radius)
+    found = Certify(radius=radius)(model, test)
     moved = pgd(model, test.first(attacked), norm="l2", radius=radius, steps=steps, seed=seed).robust_accuracy
     return {
         "clean": _counted(found.clean),

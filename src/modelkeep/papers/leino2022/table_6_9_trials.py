@@ -16,7 +16,7 @@ from torch import nn
 
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Standard
-from modelkeep.certify.lower_bounds import lipschitz_below
+from modelkeep.certify.lower_bounds import LipschitzSearch
 from modelkeep.certify.training import orthogonal, train_certified
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
@@ -54,7 +54,7 @@ def trained(train: Data, method: str, radius: float, network: str, epochs: int, 
 def bounded(model: Model, test: Data, radius: float, examples: int, seed: int) -> dict[str, Any]:
     """The three numbers of table 6.9, the second local one being an estimate, and how good the network is."""
     upper = lipschitz(model)
-    lower = lipschitz_below(model, test.first(examples), local_radius=radius, seed=seed)
+    lower = LipschitzSearch(local_radius=radius)(model, test.first(examples), seed=seed)
     assert lower.local is not None
     logits = torch.cat([model.logits(x) for x, _ in test.batches(1_000)]).double()
     verified = Standard().verified(logits, radius * upper.rate + upper.fixed(test.x), test.y)

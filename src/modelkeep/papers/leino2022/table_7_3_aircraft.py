@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from modelkeep.certify.certification import certify
+from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.guarantees import Affinity, Guarantee, Standard
 from modelkeep.certify.objectives import GloRoCrossEntropy
@@ -47,7 +47,7 @@ def certified(*, seed: int, guarantee: str, rows: int, tests: int, hidden: int, 
     objective = GloRoCrossEntropy(radius=RADIUS, guarantee=wanted)
     recipe = Recipe(epochs=epochs, batch_size=128, learning_rate=ExponentialAfterHalf(1e-3, 5e-6, unit="epoch"))
     fit(model, train, objective, recipe, seed=seed, checkpoint=workdir() / "training")
-    found = certify(model, test, RADIUS, guarantee=wanted)
+    found = Certify(radius=RADIUS, guarantee=wanted)(model, test)
     net = GloRoNet(model, RADIUS, wanted)
     began = perf_counter()
     net.predict(test.x)

@@ -85,7 +85,7 @@ def trained(
         torch.default_generator.manual_seed(seed)
         module = _NETWORKS[network](train.input_shape, len(train.classes))
     model = Model(module, input_shape=train.input_shape, classes=train.classes, bounds=train.bounds)
-    objective = GloRoTrades(radius, Logarithmic(0.01, 1.2, until=0.5, unit="epoch"), guarantee=guarantee)
+    objective = GloRoTrades(radius, weight=Logarithmic(0.01, 1.2, until=0.5, unit="epoch"), guarantee=guarantee)
     recipe = Recipe(epochs=epochs, batch_size=256, learning_rate=ExponentialAfterHalf(rate, rate / 1000, unit="epoch"))
     fit(model, train, objective, recipe, seed=seed, checkpoint=checkpoint)
     return model

@@ -38,7 +38,7 @@ def broken(promise: Callable[..., Any], occasion: str, what: str) -> ContractVio
 
 
 @contextmanager
-def untouched(model: Model, data: Data, occasion: str) -> Iterator[None]:
+def forbid_side_effects(model: Model, data: Data, occasion: str) -> Iterator[None]:
     """Compare the pictures before and after the block, also where it raises."""
     # An empty working directory, where every file is news.
     with tempfile.TemporaryDirectory() as empty, chdir(empty):
