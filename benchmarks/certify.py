@@ -22,8 +22,7 @@ from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.objectives import EMMA
 from modelkeep.certify.training import orthogonal
-from modelkeep.papers.leino2022.table_6_7 import EASY, FASHION, GLORO, RECIPES
-from modelkeep.papers.leino2022.table_6_7_trials import Training, trained
+from modelkeep.papers.leino2022.table_6_7 import EASY, FASHION, GLORO, RECIPES, Training, trained
 from modelkeep.training import Objective, Recipe, Step, fit
 from modelkeep.training import cross_entropy as plain
 from modelkeep.zoo import datasets

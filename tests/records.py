@@ -1,4 +1,4 @@
-"""A study whose trials gave what a test says: records of trials that nobody ran."""
+"""A study whose trials gave what a test says: records of trials that never ran."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from modelkeep.core.results import Provenance
 from modelkeep.study import Record, StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 Values = Callable[[Trial], Any]
 """What a trial gave; None where it failed."""
@@ -21,10 +21,11 @@ def made(trials: Iterable[Trial], value_of: Values) -> StudyResult:
         records.append(
             Record(
                 identity=trial.identity,
-                function=trial.function,
+                name=trial.name,
+                version=trial.version,
                 parameters=trial.parameters,
                 seed=trial.seed,
-                code=trial.code,
+                home=trial.home,
                 state="failed" if value is None else "done",
                 value=value,
                 attempts=1,

@@ -101,7 +101,7 @@ EXPORTS = {
     """,
     "rl.impala": "ATARI LAB MINATAR Impala ImpalaNetwork Population PopulationSettings Settings minatar_network",
     "rl.rainbow": "ATARI MINATAR Rainbow RainbowNetwork RainbowSettings Replay atari_rainbow minatar_rainbow",
-    "study": "Ledger Limits Local Ray Record Study StudyResult Trial grid run workdir working_in",
+    "study": "Ledger Limits Local Ray Record Study StudyResult Trial grid run trial workdir working_in",
     "training": """
         DEFAULT SGD TFDS Adam Augmentation EarlyStop Evaluation ExponentialAfterHalf Fitted Linear Logarithmic Loss
         Objective OwnGradients RMSProp Recipe Schedule SoftAnswers Stateful Step StepDecay at cross_entropy evaluate

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from modelkeep.cli.study import app
 from modelkeep.core.errors import StudyError
 from modelkeep.study import Ledger, Trial, grid
+from modelkeep.study.closure import hash_code
 from processes import PATIENCE, wait_until
 
 MODULE = """
@@ -49,7 +50,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _finish(ledger: Ledger, trial: Trial, value: str) -> None:
     attempt = ledger.claim(trial, "test")
     assert isinstance(attempt, int)
-    assert ledger.finish(attempt, value, 0.5)
+    assert ledger.finish(attempt, value, 0.5, _code())
+
+
+def _code() -> dict[str, str]:
+    """That of a worker which imported the trials' module only."""
+    return {"project_trials:measure": hash_code(Path("project_trials.py").read_text(), "measure")}
 
 
 def command(*arguments: str) -> str:
@@ -112,12 +118,41 @@ def test_resume_runs_what_is_missing_and_ends_with_1_where_some_fail(project: Pa
     assert [(record["state"], record["attempts"]) for record in shown] == [("done", 1), ("failed", 2), ("done", 1)]
 
 
-def test_resume_says_when_the_code_changed(project: Path) -> None:
-    (project / "project_trials.py").write_text(MODULE.replace("x == 13", "x == 14").replace("x / 2", "x / 4"))
+def test_results_of_other_code_are_marked_and_again_makes_them_anew(project: Path) -> None:
+    source = project / "project_trials.py"
+    source.write_text(MODULE.replace("unlucky", "an unlucky number") + "\n# A comment costs nothing.\n")
+    assert "other code" not in command("show", "scores")
+    source.write_text(MODULE.replace("x == 13", "x == 14").replace("x / 2", "x / 4"))
+    table = command("show", "scores")
+    assert "done*" in table
+    assert "* Made by other code, changed since: project_trials.py." in table
+    assert [record["changed_files"] for record in json.loads(command("show", "scores", "--json"))] == [
+        ["project_trials.py"],
+        [],
+        [],
+    ]
     done = modelkeep("resume", "scores", "--json")
     assert done.returncode == 0, done.stderr
-    assert "The code of 3 trials changed, so they run again; their old results stay." in done.stderr
-    assert [record["value"]["score"] for record in json.loads(done.stdout)["records"]] == [1.0, 3.25, 1.5]
+    assert "Made by other code: 1 of 3 trials; changed since: project_trials.py." in done.stderr
+    assert "modelkeep study resume scores --again" in done.stderr
+    assert [record["value"]["score"] for record in json.loads(done.stdout)["records"]] == [2.0, 3.25, 1.5]
+    done = modelkeep("resume", "scores", "--json", "--again")
+    assert "other code" not in done.stderr
+    records = json.loads(done.stdout)["records"]
+    assert [(record["value"]["score"], record["attempts"]) for record in records] == [(1.0, 2), (3.25, 2), (1.5, 1)]
+
+
+def test_a_raised_version_runs_anew(project: Path) -> None:
+    decorated = MODULE.replace(
+        "def measure", '@trial("mine/measure", version=2, formerly=("project_trials:measure",))\ndef measure'
+    )
+    (project / "project_trials.py").write_text("from modelkeep.study import trial\n" + decorated.replace("13", "14"))
+    done = modelkeep("resume", "scores", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "3 trials have a new version, so they run anew; their old results stay." in done.stderr
+    assert {(record["name"], record["version"]) for record in json.loads(done.stdout)["records"]} == {
+        ("mine/measure", 2)
+    }
 
 
 def test_ctrl_c_says_how_to_go_on(project: Path) -> None:

@@ -18,9 +18,10 @@ import pytest
 
 from modelkeep.core.errors import StudyError
 from modelkeep.study import Ledger, Trial
-from modelkeep.study.ledger import LEASE_SECONDS
+from modelkeep.study.record import LEASE_SECONDS
 
-TRIALS = [Trial("trials:square", {"x": x}, 0, "1") for x in range(20)]
+TRIALS = [Trial("trials:square", 1, {"x": x}, 0, "trials:square") for x in range(20)]
+CODE = {"trials": "0123"}
 
 
 @pytest.fixture
@@ -45,12 +46,32 @@ def sql(ledger: Ledger, statement: str, *values: object) -> list[tuple[object, .
 def test_a_result_is_recorded_once(filled: Ledger) -> None:
     attempt = claimed(filled)
     assert filled.claim(TRIALS[0], "other") == "busy"
-    assert filled.finish(attempt, "1", 0.5)
-    assert not filled.finish(attempt, "2", 0.5)
+    assert filled.finish(attempt, "1", 0.5, CODE)
+    assert not filled.finish(attempt, "2", 0.5, CODE)
     assert filled.claim(TRIALS[0], "other") == "done"
     first, second, *_ = filled.records("study")
     assert (first.state, first.value, first.attempts) == ("done", 1, 1)
     assert (second.state, second.value, second.attempts) == ("missing", None, 0)
+
+
+def test_a_result_is_replaced_once_and_stays_as_history(filled: Ledger) -> None:
+    first = claimed(filled)
+    filled.finish(first, "1", 0.5, CODE)
+    assert filled.outdated("study") == {TRIALS[0].identity: first}  # there is no such module
+    assert filled.claim(TRIALS[0], "me") == "done"
+    second = filled.claim(TRIALS[0], "me", replacing=first)
+    assert isinstance(second, int)
+    assert filled.records("study")[0].value == 1  # until the new one is there
+    assert filled.finish(second, "2", 0.5, {})
+    assert filled.claim(TRIALS[0], "other", replacing=first) == "done"  # which saw the first one, too
+    assert (filled.records("study")[0].value, filled.outdated("study")) == (2, {})
+    assert sql(filled, "SELECT attempt, value FROM history") == [(first, "1")]
+
+
+def test_the_code_of_many_results_is_stored_once(filled: Ledger) -> None:
+    for trial in TRIALS[:3]:
+        filled.finish(claimed(filled, trial), "1", 0.5, dict(CODE))
+    assert sql(filled, "SELECT count(*) FROM closures") == [(1,)]
 
 
 def test_a_failure_keeps_its_error_and_can_be_tried_again(filled: Ledger) -> None:
@@ -61,7 +82,7 @@ def test_a_failure_keeps_its_error_and_can_be_tried_again(filled: Ledger) -> Non
         "Traceback …\nValueError: no",
         "failed: ValueError: no",
     )
-    assert filled.finish(claimed(filled), '"yes"', 0.5)
+    assert filled.finish(claimed(filled), '"yes"', 0.5, CODE)
     record = filled.records("study")[0]
     assert (record.state, record.value, record.error, record.attempts) == ("done", "yes", None, 2)
 
@@ -69,7 +90,7 @@ def test_a_failure_keeps_its_error_and_can_be_tried_again(filled: Ledger) -> Non
 def test_an_attempt_of_a_killed_process_is_lost_at_once(filled: Ledger) -> None:
     script = (
         "import sys, time; from modelkeep.study import Ledger, Trial\n"
-        "Ledger(sys.argv[1]).claim(Trial('trials:square', {'x': 0}, 0, '1'), 'gone')\n"
+        "Ledger(sys.argv[1]).claim(Trial('trials:square', 1, {'x': 0}, 0, 'trials:square'), 'gone')\n"
         "sys.stdout.write('claimed'); sys.stdout.flush(); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(filled.path)], stdout=subprocess.PIPE) as process:
@@ -81,7 +102,7 @@ def test_an_attempt_of_a_killed_process_is_lost_at_once(filled: Ledger) -> None:
         # Wait for its death without reaping it: a zombie is dead too.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert filled.records("study")[0].state == "lost"
-        assert filled.finish(claimed(filled), "0", 0.5)
+        assert filled.finish(claimed(filled), "0", 0.5, CODE)
     assert sql(filled, "SELECT state FROM attempts ORDER BY id") == [("lost",), ("done",)]
 
 
@@ -93,8 +114,8 @@ def test_an_attempt_on_another_host_is_lost_when_its_heart_stops(filled: Ledger)
     sql(filled, "UPDATE attempts SET heartbeat = ?", time.time() - LEASE_SECONDS - 1)
     second = claimed(filled)
     # The one that was taken for dead comes back late: its value is dropped, whichever of the two ends first.
-    assert not filled.finish(attempt, "1", 0.5)
-    assert filled.finish(second, "1", 0.5)
+    assert not filled.finish(attempt, "1", 0.5, CODE)
+    assert filled.finish(second, "1", 0.5, CODE)
     assert sql(filled, "SELECT count(*) FROM results") == [(1,)]
 
 
@@ -121,7 +142,7 @@ def test_many_runners_share_the_trials_without_overlap(tmp_path: Path) -> None:
             own.remember("study", TRIALS)
             for trial in TRIALS:
                 attempt = own.claim(trial, name)
-                if isinstance(attempt, int) and own.finish(attempt, f'"{name}"', 0.5):
+                if isinstance(attempt, int) and own.finish(attempt, f'"{name}"', 0.5, CODE):
                     finished.append(trial.identity)
 
     threads = [Thread(target=work, args=(str(i),)) for i in range(4)]
@@ -147,7 +168,7 @@ def test_a_ledger_that_another_runner_is_making_is_waited_for(tmp_path: Path) ->
 
 
 def test_the_same_name_with_other_trials_replaces_the_study_and_keeps_results(filled: Ledger) -> None:
-    filled.finish(claimed(filled), "0", 0.5)
+    filled.finish(claimed(filled), "0", 0.5, CODE)
     filled.remember("study", TRIALS[5:7])
     assert [r.parameters for r in filled.records("study")] == [{"x": 5}, {"x": 6}]
     filled.remember("again", TRIALS[:2])

@@ -25,7 +25,7 @@ from modelkeep.study import Ledger, Limits, Ray, Study, grid, run
 trials = [*grid("trials:noise", {"x": [0, 1]}, seeds=[0, 1]), *grid("trials:dies", {"how": ["exit"]}),
           *grid("trials:hangs", {"x": [0]})]
 with Ledger(sys.argv[1]) as ledger:
-    print(run(Study("both", trials), ledger, Ray(), limits=Limits(seconds=1), retries=0).to_json())
+    print(run(Study("both", trials), ledger, Ray(), limits=Limits(seconds=10), retries=0).to_json())
 """
 
 

@@ -53,7 +53,7 @@ class Driven:
     def results(self) -> list[tuple[Any, ...]]:
         """Parameters without the log's path, and values."""
         return self.ask(
-            "SELECT json_extract(parameters, '$.x') AS x, seed, function, code, value "
+            "SELECT json_extract(parameters, '$.x') AS x, seed, name, version, value "
             "FROM results JOIN trials ON trials.identity = results.trial ORDER BY x"
         )
 

@@ -16,7 +16,8 @@ import typer
 
 from modelkeep.core.errors import StudyError
 from modelkeep.study.labels import labels
-from modelkeep.study.ledger import DEFAULT_PATH, FAILURES, Ledger, Record
+from modelkeep.study.ledger import DEFAULT_PATH, Ledger
+from modelkeep.study.record import FAILURES, Record
 
 if TYPE_CHECKING:
     from modelkeep.study import Limits, Study, StudyResult
@@ -41,6 +42,7 @@ class EngineName(StrEnum):
 
 
 Processes = Annotated[int | None, typer.Option(help="Local processes at a time; default: one per core.")]
+Again = Annotated[bool, typer.Option("--again", help="Run the trials anew whose results other code made.")]
 Where = Annotated[EngineName, typer.Option(help="Where to run the trials.")]
 
 
@@ -85,15 +87,19 @@ def show(
         typer.echo(json.dumps([asdict(record) for record in records]))
     elif trial is not None:
         for key, value in asdict(records[0]).items():
-            if value is not None:
+            if value is not None and value != ():
                 typer.echo(f"{key}: {value}")
     else:
         named = labels([record.trial for record in records])
         rows = [
-            [r.identity[:8], label, r.state, str(r.attempts), _seconds(r), r.brief]
+            [r.identity[:8], label, r.state + "*" * bool(r.changed_files), str(r.attempts), _seconds(r), r.brief]
             for r, label in zip(records, named, strict=True)
         ]
         print_table(rows, ["id", "trial", "state", "tries", "seconds", "value or error"])
+        files = sorted({file for record in records for file in record.changed_files})
+        if files:
+            typer.echo(f"* Made by other code, changed since: {', '.join(files)}.")
+            typer.echo(f"To run these anew: modelkeep study resume {name} --again")
 
 
 @app.command(epilog="Example: modelkeep study resume widths --processes 4 --seconds 600")
@@ -104,6 +110,7 @@ def resume(
     retries: Annotated[int, typer.Option(help="How often to try a failed trial again.")] = 1,
     seconds: Annotated[float | None, typer.Option(help="The time that one trial may take.")] = None,
     megabytes: Annotated[float | None, typer.Option(help="The memory that one trial may use.")] = None,
+    again: Again = False,
     ledger: LedgerPath = DEFAULT_PATH,
     as_json: AsJson = False,
 ) -> None:
@@ -119,12 +126,13 @@ def resume(
     with Ledger(ledger, create=False) as opened:
         before = opened.records(name)
         study = Study.remembered(opened, name)
-        changed = sum(old.code != new.code for old, new in zip(before, study.trials, strict=True))
-        if changed:
-            typer.echo(f"The code of {changed} trials changed, so they run again; their old results stay.", err=True)
-        again = f"modelkeep study resume {name}"
-        result = run_shown(study, opened, runs_there, again, Limits(seconds, megabytes), retries)
+        new = sum(old.identity != now.identity for old, now in zip(before, study.trials, strict=True))
+        if new:
+            typer.echo(f"{new} trials have a new version, so they run anew; their old results stay.", err=True)
+        command = f"modelkeep study resume {name}{' --again' if again else ''}"
+        result = run_shown(study, opened, runs_there, command, Limits(seconds, megabytes), retries, again)
     typer.echo(result.to_json() if as_json else str(result))
+    warn_of_other_code(result, command)
     require_all_done(result)
 
 
@@ -150,7 +158,7 @@ def export(
 
 
 def engine_for(name: EngineName, processes: int | None, threads: int | None = None) -> Engine:
-    """Whoever runs the trials, with so many threads each (None: as many as there are cores for each)."""
+    """The engine that runs the trials, with `threads` each (None: each trial's share of the cores)."""
     from modelkeep.study import Local, Ray
 
     if name is EngineName.local:
@@ -161,24 +169,37 @@ def engine_for(name: EngineName, processes: int | None, threads: int | None = No
 
 
 def run_shown(
-    study: Study, ledger: Ledger, engine: Engine, again: str, limits: Limits | None = None, retries: int = 1
+    study: Study,
+    ledger: Ledger,
+    engine: Engine,
+    command: str,
+    limits: Limits | None = None,
+    retries: int = 1,
+    again: bool = False,
 ) -> StudyResult:
-    """Run a study with its progress shown; after Ctrl-C say that `again` is the command that goes on."""
+    """Run a study with its progress shown; after Ctrl-C say that `command` is the one that goes on."""
     from modelkeep.core import progress
     from modelkeep.study import run
 
     try:
         with progress.show():
-            return run(study, ledger, engine, limits=limits, retries=retries)
+            return run(study, ledger, engine, limits=limits, retries=retries, again=again)
     except KeyboardInterrupt:
         done = ledger.counts(study.name)["done"]
-        typer.echo(f"Stopped. {done} of {len(study.trials)} trials are done; continue with: {again}", err=True)
+        typer.echo(f"Stopped. {done} of {len(study.trials)} trials are done; continue with: {command}", err=True)
         raise typer.Exit(130) from None
 
 
+def warn_of_other_code(result: StudyResult, command: str) -> None:
+    """Say which results other code made, and how to make them anew."""
+    if result.other_code:
+        again = command if command.endswith("--again") else f"{command} --again"
+        typer.echo(f"Made by other code: {result.other_code}. To run them anew: {again}", err=True)
+
+
 def require_all_done(result: StudyResult) -> None:
-    """Refuse to end well where a trial failed, and say how to see why."""
-    failed = [record for record in result.records if record.state != "done"]
+    """Refuse to end well where a trial failed, also one that was run again, and say how to see why."""
+    failed = [record for record in result.records if record.state != "done" or record.error]
     if failed:
         raise StudyError(
             f"{len(failed)} of {len(result.records)} trials failed. "
@@ -189,7 +210,8 @@ def require_all_done(result: StudyResult) -> None:
 def _csv(records: list[Record]) -> str:
     rows = []
     for record in records:
-        row = {"id": record.identity, "function": record.function, "seed": record.seed, "state": record.state}
+        row = {"id": record.identity, "trial": record.name, "version": record.version, "seed": record.seed}
+        row |= {"state": record.state, "made by other code": " ".join(record.changed_files)}
         row |= {"seconds": _seconds(record), "error": (record.error or "").strip()}
         row |= {f"parameter.{key}": _cell(value) for key, value in record.parameters.items()}
         if isinstance(record.value, dict):

@@ -20,8 +20,9 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.files import replace_file
 from modelkeep.core.model import Model
-from modelkeep.study.shared import shared_folder
-from modelkeep.study.trial import canonical, workdir
+from modelkeep.study.folder import shared_folder, workdir
+from modelkeep.study.names import trial
+from modelkeep.study.trials import canonical
 from modelkeep.training import Recipe, evaluate
 from modelkeep.zoo import datasets, pretrained
 
@@ -29,6 +30,7 @@ Opened = tuple[Model, Data, Data]
 """The owner's model, what it is trained on, and what it is judged on."""
 
 
+@trial("completion/part", formerly=("modelkeep.completion.trials:complete",))
 def complete(*, part: dict[str, Any], procedure: str, setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """Retrain a part of the owner's model: the curves of the original and of this training, and how long steps took.
 
@@ -98,7 +100,7 @@ def fingerprints(model: Model, data: Data, held_out: Data) -> list[str]:
 def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """The original training with this seed, which the first trial that comes makes for all parts and procedures."""
     model, data, held_out, recipe = problem.model, problem.data, problem.held_out, problem.recipe
-    with shared_folder("original", [setting, seed], original) as folder:
+    with shared_folder("original", [setting, seed]) as folder:
         kept = folder / "curve.json"
         if not kept.exists():
             found = _timed(

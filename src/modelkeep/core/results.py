@@ -150,10 +150,12 @@ class Result:
     """The base of all results. A capability adds its fields, `rows` and, where it helps, `draw`.
 
     `kind` is the name under which it is stored, for ever: `class Attacked(Result, kind="attacked")`. `schema` is its
-    version. It is raised when the fields change their meaning; JSON of another schema is refused, not guessed at.
+    version. It is raised when the fields change their meaning; JSON of another schema is refused, not guessed at,
+    unless it is one of `older_schemas`, which the fields' validators still read.
     """
 
     schema: ClassVar[int] = 1
+    older_schemas: ClassVar[tuple[int, ...]] = ()
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
         arbitrary_types_allowed=True, ser_json_inf_nan="strings", extra="forbid"
     )
@@ -242,7 +244,7 @@ class Result:
             raise ResultError(f"Unknown kind of result '{kind}'. Import the module that defines it, then read again.")
         if not issubclass(found, cls):
             raise ResultError(f"Expected a stored {cls.__name__}, got '{kind}'.")
-        if schema != found.schema:
+        if schema != found.schema and schema not in found.older_schemas:
             raise ResultError(
                 f"This {found.__name__} was stored with schema {schema}; this version reads schema {found.schema}. "
                 "Read it with the version of modelkeep named in its provenance."

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.results import Estimate, Result
-from modelkeep.study.ledger import Record
+from modelkeep.study.record import Record
 from modelkeep.study.study import Study, StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""Many trials: what to run, who runs it, and the ledger that keeps every result.
+"""Studies of many trials: what to run, the engines that run it, and the ledger that keeps every result.
 
 >>> from modelkeep.study import Study, grid
 >>> Study("means", grid("statistics:fmean", {"data": [[1, 2], [3, 4], [5, 6]]}, seeds=[0, 1]))
@@ -10,12 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modelkeep.core.lazy import attach
-from modelkeep.study.trial import Trial, grid, workdir, working_in
+from modelkeep.study.folder import workdir, working_in
+from modelkeep.study.names import trial
+from modelkeep.study.trials import Trial, grid
 
 if TYPE_CHECKING:
-    from modelkeep.study.ledger import Ledger, Record
+    from modelkeep.study.ledger import Ledger
     from modelkeep.study.local import Limits, Local
     from modelkeep.study.ray import Ray
+    from modelkeep.study.record import Record
     from modelkeep.study.study import Study, StudyResult, run
 
 __all__ = [
@@ -29,6 +32,7 @@ __all__ = [
     "Trial",
     "grid",
     "run",
+    "trial",
     "workdir",
     "working_in",
 ]

@@ -1,4 +1,4 @@
-"""Ledger: the SQLite file that keeps studies, every attempt at a trial, and one result per trial for ever."""
+"""Ledger: the SQLite file that keeps studies, every attempt at a trial, and the result of each trial."""
 
 from __future__ import annotations
 
@@ -10,80 +10,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from modelkeep.core.databases import write_ahead
 from modelkeep.core.errors import StudyError
-from modelkeep.study.trial import Trial, canonical
+from modelkeep.study.closure import Closure, changed_files
+from modelkeep.study.record import Record, State, is_alive
+from modelkeep.study.schema import FORMAT, create_tables, keep_result, migrate, store_closure
+from modelkeep.study.trials import Trial, canonical
 
 DEFAULT_PATH = Path("modelkeep-out/ledger.sqlite3")
-
-State = Literal["missing", "running", "done", "failed", "timeout", "memory", "crashed", "interrupted", "lost"]
-"""How an attempt stands. `lost`: the process that ran it was killed; `missing`: a trial was never tried."""
-
-FAILURES: tuple[State, ...] = ("failed", "timeout", "memory", "crashed")
-
-LEASE_SECONDS = 60.0
-"""An attempt whose runner has given no sign of life for so long is lost. On the same host a dead process is
-recognised at once; this is for other hosts."""
-
-_SCHEMA_VERSION = 1
 _PATIENCE = 30.0  # seconds that a change waits for those of other runners
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS trials (
-    identity TEXT PRIMARY KEY, function TEXT NOT NULL, parameters TEXT NOT NULL, seed TEXT NOT NULL, code TEXT NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS studies (name TEXT PRIMARY KEY, updated REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS study_trials (
-    study TEXT NOT NULL REFERENCES studies, position INTEGER NOT NULL, trial TEXT NOT NULL REFERENCES trials,
-    PRIMARY KEY (study, position)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS attempts (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, trial TEXT NOT NULL REFERENCES trials, state TEXT NOT NULL,
-    runner TEXT NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, started REAL NOT NULL, heartbeat REAL NOT NULL,
-    ended REAL, seconds REAL, error TEXT
-);
-CREATE INDEX IF NOT EXISTS attempts_by_trial ON attempts (trial);
--- The two promises, kept by the database itself: a trial runs in one place at a time, and has one result.
-CREATE UNIQUE INDEX IF NOT EXISTS one_runner ON attempts (trial) WHERE state = 'running';
-CREATE TABLE IF NOT EXISTS results (
-    trial TEXT PRIMARY KEY REFERENCES trials, value TEXT NOT NULL, attempt INTEGER NOT NULL UNIQUE REFERENCES attempts
-) WITHOUT ROWID;
-"""
-
-
-@dataclass(frozen=True)
-class Record:
-    """What the ledger knows of one trial of a study: its last attempt and, when it is done, its value."""
-
-    identity: str
-    function: str
-    parameters: dict[str, Any]
-    seed: int
-    code: str
-    state: State
-    attempts: int
-    seconds: float | None
-    value: Any
-    error: str | None
-
-    @property
-    def trial(self) -> Trial:
-        """The trial that this is the record of."""
-        return Trial(self.function, self.parameters, self.seed, self.code)
-
-    @property
-    def brief(self) -> str:
-        """The value, or how the trial failed, in one short line."""
-        if self.state == "done":
-            text = json.dumps(self.value, ensure_ascii=False)
-        else:
-            # A traceback says what happened in its last line; our own sentences say it in the first.
-            lines = (self.error or "").strip().splitlines()
-            text = ": ".join([self.state, *lines[:: -1 if self.state == "failed" else 1][:1]])
-        return text if len(text) <= 60 else text[:59] + "…"
 
 
 class Ledger:
@@ -113,10 +51,9 @@ class Ledger:
                 version = self._prepare()
             except sqlite3.Error as error:
                 raise StudyError(f"The file '{path}' cannot be used as a ledger: {error}.") from error
-            if version != _SCHEMA_VERSION:
+            if version > FORMAT:
                 raise StudyError(
-                    f"The ledger '{path}' has format {version}; this version of modelkeep reads format "
-                    f"{_SCHEMA_VERSION}."
+                    f"The ledger '{path}' has format {version}; this version of modelkeep reads formats 1 to {FORMAT}."
                 )
             refused.pop_all()
 
@@ -127,11 +64,14 @@ class Ledger:
         with self._change():
             version: int = self._database.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
-                for statement in _SCHEMA.split(";"):
-                    self._database.execute(statement)
-                self._database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-                version = _SCHEMA_VERSION
+                create_tables(self._database)
+            elif version == 1:
+                migrate(self._database, self._folders)
         return version
+
+    @property
+    def _folders(self) -> Path:
+        return self.path.absolute().parent / "trials"
 
     def __enter__(self) -> Self:
         return self
@@ -152,21 +92,27 @@ class Ledger:
 
     def workdir(self, trial: Trial) -> Path:
         """Where a trial keeps its files: beside the ledger, under its identity."""
-        return self.path.absolute().parent / "trials" / trial.identity
+        return self._folders / trial.identity
 
     def remember(self, name: str, trials: Sequence[Trial]) -> None:
         """Keep the study, so that it can be shown and resumed by its name; the trials replace earlier ones."""
-        rows = [{**asdict(t), "parameters": canonical(t.parameters), "seed": str(t.seed)} for t in trials]
         with self._change():
             self._database.execute(
                 "INSERT INTO studies VALUES (?, ?) ON CONFLICT DO UPDATE SET updated = excluded.updated",
                 (name, time.time()),
             )
             self._database.execute("DELETE FROM study_trials WHERE study = ?", (name,))
-            for position, (trial, row) in enumerate(zip(trials, rows, strict=True)):
+            for position, trial in enumerate(trials):
                 self._database.execute(
-                    "INSERT OR IGNORE INTO trials VALUES (:identity, :function, :parameters, :seed, :code)",
-                    {"identity": trial.identity, **row},
+                    "INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET home = excluded.home",
+                    (
+                        trial.identity,
+                        trial.name,
+                        trial.version,
+                        canonical(trial.parameters),
+                        str(trial.seed),
+                        trial.home,
+                    ),
                 )
                 self._database.execute("INSERT INTO study_trials VALUES (?, ?, ?)", (name, position, trial.identity))
 
@@ -174,17 +120,21 @@ class Ledger:
         """The names of the studies, the one run last at the end."""
         return [row["name"] for row in self._database.execute("SELECT name FROM studies ORDER BY updated")]
 
-    def claim(self, trial: Trial, runner: str) -> int | Literal["done", "busy"]:
-        """Start an attempt and give its number to `runner`; or say that the trial is done, or runs somewhere else."""
+    def claim(self, trial: Trial, runner: str, replacing: int | None = None) -> int | Literal["done", "busy"]:
+        """Start an attempt and give its number to `runner`; or say that the trial is done, or runs somewhere else.
+
+        A trial with a result is done, unless its result is that of the attempt `replacing`.
+        """
         identity, now = trial.identity, time.time()
         with self._change():
-            if self._database.execute("SELECT 1 FROM results WHERE trial = ?", (identity,)).fetchone():
+            result = self._database.execute("SELECT attempt FROM results WHERE trial = ?", (identity,)).fetchone()
+            if result is not None and result["attempt"] != replacing:
                 return "done"
             running = self._database.execute(
                 "SELECT * FROM attempts WHERE trial = ? AND state = 'running'", (identity,)
             ).fetchone()
             if running is not None:
-                if _is_alive(running, now):
+                if is_alive(running, now):
                     return "busy"
                 self._end(running["id"], "lost", None, "The process that ran this trial was killed.")
             attempt = self._database.execute(
@@ -203,15 +153,17 @@ class Ledger:
             )
 
     def release(self, runner: str) -> None:
-        """End whatever `runner` has not finished: the study was stopped."""
+        """End what `runner` has not finished: the study was stopped."""
         with self._change():
             self._database.execute(
                 "UPDATE attempts SET state = 'interrupted', ended = ? WHERE runner = ? AND state = 'running'",
                 (time.time(), runner),
             )
 
-    def finish(self, attempt: int, value: str, seconds: float) -> bool:
-        """Record the value (JSON) and the end of the attempt together. False where the attempt was not ours any more.
+    def finish(self, attempt: int, value: str, seconds: float, code: Closure) -> bool:
+        """Record the value (JSON), the code that made it and the end of the attempt together.
+
+        False where the attempt was not ours any more.
 
         An attempt that another run took for lost may still come to its end; its value is dropped, because the
         other run records the same trial.
@@ -219,9 +171,7 @@ class Ledger:
         with self._change():
             ours = self._end(attempt, "done", seconds)
             if ours:
-                self._database.execute(
-                    "INSERT INTO results SELECT trial, ?, id FROM attempts WHERE id = ?", (value, attempt)
-                )
+                keep_result(self._database, attempt, value, store_closure(self._database, code))
             return ours
 
     def fail(self, attempt: int, state: State, error: str, seconds: float) -> None:
@@ -239,12 +189,34 @@ class Ledger:
 
     def records(self, name: str) -> list[Record]:
         """The trials of a study in their order, each with its state, value or error."""
+        rows = self._rows(name)
+        codes = {row["code"] for row in rows} - {None}
+        changed = {code: self._changed_files(code) for code in codes}
+        return [_record(row, changed.get(row["code"], ())) for row in rows]
+
+    def counts(self, name: str) -> Counter[State]:
+        """How many trials of the study are in each state."""
+        return Counter(_record(row, ()).state for row in self._rows(name))
+
+    def outdated(self, name: str) -> dict[str, int]:
+        """The results of the study that other code made: by trial, the attempt that made it."""
+        rows = self._rows(name)
+        old = {code for code in {row["code"] for row in rows} - {None} if self._changed_files(code)}
+        return {row["identity"]: row["made_by"] for row in rows if row["code"] in old}
+
+    def _changed_files(self, code: str) -> tuple[str, ...]:
+        (modules,) = self._database.execute("SELECT modules FROM closures WHERE hash = ?", (code,)).fetchone()
+        return changed_files(json.loads(modules))
+
+    def _rows(self, name: str) -> list[sqlite3.Row]:
         rows = self._database.execute(
             """
-            SELECT trials.*, value, last.state, last.error, last.host, last.pid, last.started, last.heartbeat,
-                   last.seconds, (SELECT count(*) FROM attempts WHERE trial = trials.identity) AS attempts
+            SELECT trials.*, value, code, results.attempt AS made_by, made.seconds AS made_seconds,
+                   last.state, last.error, last.host, last.pid, last.started, last.heartbeat, last.seconds,
+                   (SELECT count(*) FROM attempts WHERE trial = trials.identity) AS attempts
             FROM study_trials JOIN trials ON trials.identity = study_trials.trial
             LEFT JOIN results ON results.trial = trials.identity
+            LEFT JOIN attempts AS made ON made.id = results.attempt
             LEFT JOIN attempts AS last ON last.id = (SELECT max(id) FROM attempts WHERE trial = trials.identity)
             WHERE study = ? ORDER BY position
             """,
@@ -253,42 +225,26 @@ class Ledger:
         if not rows:
             known = ", ".join(self.studies()) or "none yet"
             raise StudyError(f"The ledger '{self.path}' has no study '{name}'. Its studies: {known}.")
-        return [_record(row) for row in rows]
-
-    def counts(self, name: str) -> Counter[State]:
-        """How many trials of the study are in each state."""
-        return Counter(record.state for record in self.records(name))
+        return rows
 
 
-def _record(row: sqlite3.Row) -> Record:
+def _record(row: sqlite3.Row, changed: tuple[str, ...]) -> Record:
     state: State = row["state"] or "missing"
+    done = row["value"] is not None
     # A reader does not write; the next run marks it so.
-    if state == "running" and not _is_alive(row, time.time()):
+    if state == "running" and not is_alive(row, time.time()):
         state = "lost"
     return Record(
-        row["identity"],
-        row["function"],
-        json.loads(row["parameters"]),
-        int(row["seed"]),
-        row["code"],
-        state,
-        row["attempts"],
-        row["seconds"],
-        json.loads(row["value"]) if row["value"] is not None else None,
-        row["error"],
+        identity=row["identity"],
+        name=row["name"],
+        version=row["version"],
+        parameters=json.loads(row["parameters"]),
+        seed=int(row["seed"]),
+        home=row["home"],
+        state="done" if done else state,
+        attempts=row["attempts"],
+        seconds=row["made_seconds"] if done else row["seconds"],
+        value=json.loads(row["value"]) if done else None,
+        error=row["error"],
+        changed_files=changed,
     )
-
-
-def _is_alive(attempt: sqlite3.Row, now: float) -> bool:
-    if now - attempt["heartbeat"] > LEASE_SECONDS:
-        return False
-    if attempt["host"] != socket.gethostname():
-        return True
-    import psutil
-
-    try:
-        runner = psutil.Process(attempt["pid"])
-        # A process that began after the attempt only has the same number; 5 s, as clocks are not that exact.
-        return runner.status() != psutil.STATUS_ZOMBIE and runner.create_time() < attempt["started"] + 5
-    except psutil.NoSuchProcess:
-        return False

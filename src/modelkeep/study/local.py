@@ -1,4 +1,4 @@
-"""Local: the engine that runs trials in processes of this machine, and survives whatever a trial does to its own.
+"""Local: the engine that runs trials in processes of this machine, and survives their crashes.
 
 A worker is a fresh Python in a session of its own, reused from trial to trial. Trials and values cross as JSON
 over a socket pair; no code and no pickle does. When the parent dies, the socket closes and the worker ends itself.
@@ -17,15 +17,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection, Pipe
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol
 
 from modelkeep.core.errors import bad_parameter
-from modelkeep.study.ledger import State
-from modelkeep.study.trial import Trial, perform
+from modelkeep.study.closure import Closure, File, hash_files
+from modelkeep.study.execution import execute
+from modelkeep.study.record import State
+from modelkeep.study.trials import Trial
 
 _LOOK_EVERY = 0.05
 _START_WORKER = "from modelkeep.study.local import _serve; _serve()"
@@ -56,11 +58,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`text` is the value as JSON where the state is "done", else the reason or traceback."""
+    """How a job ended. `text` is the value as JSON where the state is "done", else the reason; `code` made it."""
 
     state: State
     text: str
     seconds: float
+    code: Closure = field(default_factory=dict)
 
 
 class Pool(Protocol):
@@ -113,10 +116,10 @@ class Worker:
         """Perform the job, in a new process where there is none."""
         process = self._ready(job.limits)
         self._begun = time.monotonic()
-        state, text = self._watch(process, job)
-        return Outcome(state, text, time.monotonic() - self._begun)
+        state, text, files = self._watch(process, job)
+        return Outcome(state, text, time.monotonic() - self._begun, hash_files(files))
 
-    def _watch(self, process: subprocess.Popen[bytes], job: Job) -> tuple[State, str]:
+    def _watch(self, process: subprocess.Popen[bytes], job: Job) -> tuple[State, str, dict[str, File]]:
         seconds, megabytes = job.limits.seconds or math.inf, job.limits.megabytes
         running = False
         try:
@@ -125,24 +128,24 @@ class Worker:
             self._connection.send_bytes(json.dumps(asdict(job)).encode())
             while not self.closing:
                 if self._connection.poll(_LOOK_EVERY):
-                    state, text = json.loads(self._connection.recv_bytes())
+                    state, text, files = json.loads(self._connection.recv_bytes())
                     if state != "begun":
-                        return state, text
+                        return state, text, files
                     # Only now: what the start of a worker costs is not the trial's.
                     running, self._begun = True, time.monotonic()
                 elif process.poll() is not None:
                     break
                 elif running and time.monotonic() - self._begun > seconds:
                     self.kill()
-                    return "timeout", f"The trial took more than {seconds:g} seconds and was killed."
+                    return "timeout", f"The trial took more than {seconds:g} seconds and was killed.", {}
                 # The resident memory is what the machine runs out of. RLIMIT_AS would also count what torch
                 # only reserves, and refuse memory in the middle of a library that then crashes.
                 elif megabytes is not None and (used := _megabytes(process.pid)) > megabytes:
                     self.kill()
-                    return "memory", f"The trial used {used:.0f} MB, more than {megabytes:g} MB, and was killed."
+                    return "memory", f"The trial used {used:.0f} MB, more than {megabytes:g} MB, and was killed.", {}
         except (EOFError, OSError):
             pass  # the worker died while we talked to it
-        return "crashed", self.kill()
+        return "crashed", self.kill(), {}
 
     def kill(self) -> str:
         """End the process and all that it started; say how it ended and what it wrote last."""
@@ -241,8 +244,8 @@ def _serve() -> None:
 
     while True:
         job = json.loads(jobs.get())
-        connection.send_bytes(b'["begun", ""]')
-        reply = perform(Trial(**job["trial"]), job["directory"])
+        connection.send_bytes(b'["begun", "", {}]')
+        reply = execute(Trial(**job["trial"]), job["directory"])
         connection.send_bytes(json.dumps(reply).encode())
 
 

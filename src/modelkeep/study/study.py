@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -10,23 +11,26 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 from uuid import uuid4
+
+from pydantic import BeforeValidator
 
 from modelkeep.core import progress
 from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.core.results import Result, measured
 from modelkeep.study.labels import labels
-from modelkeep.study.ledger import LEASE_SECONDS, Ledger, Record
+from modelkeep.study.ledger import Ledger
 from modelkeep.study.local import Job, Limits, Local, Outcome, Pool
-from modelkeep.study.trial import Trial
-from modelkeep.study.trial_progress import forget, told
+from modelkeep.study.progress_file import read_progress, remove_progress
+from modelkeep.study.record import LEASE_SECONDS, Record, read_record
+from modelkeep.study.trials import Trial
 
 _LOOK_EVERY = 0.25
 
 
 class Engine(Protocol):
-    """Whoever can run jobs: `Local` or `Ray`."""
+    """What runs jobs: `Local` or `Ray`."""
 
     def started(self) -> AbstractContextManager[Pool]: ...
 
@@ -51,29 +55,42 @@ class Study:
 
     @classmethod
     def remembered(cls, ledger: Ledger, name: str) -> Study:
-        """The study that the ledger remembers, with the code as it is now.
+        """The study that the ledger remembers, with the names and versions that its trials have now.
 
-        Where the code changed since, its trials are other trials: they run again, and the old results stay.
+        A trial whose version was raised since is another trial: it runs anew, and the old result stays.
         """
         return cls(name, [record.trial.now() for record in ledger.records(name)])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StudyResult(Result, kind="study-result"):
-    """How a study stands: one record per trial, in the study's order."""
+    """How far a study is: one record per trial, in the study's order."""
+
+    schema = 2
+    older_schemas = (1,)  # by `read_record`
 
     study: str
-    records: tuple[Record, ...]
+    records: tuple[Annotated[Record, BeforeValidator(read_record)], ...]
 
     def values(self) -> list[Any]:
         """The values of the trials that are done, as JSON data, in the order of the trials."""
         return [record.value for record in self.records if record.state == "done"]
 
+    @property
+    def other_code(self) -> str:
+        """How many results other code made, and which files changed since; empty where none did."""
+        made = [record for record in self.records if record.changed_files]
+        files = sorted({file for record in made for file in record.changed_files})
+        return f"{len(made)} of {len(self.records)} trials; changed since: {', '.join(files)}" if made else ""
+
     def rows(self) -> list[tuple[str, str]]:
         counts = Counter(record.state for record in self.records)
         summary = ", ".join(f"{n} {state}" for state, n in counts.items())
         named = labels([record.trial for record in self.records])
-        return [(self.study, summary), *zip(named, (record.brief for record in self.records), strict=True)]
+        rows = [(self.study, summary), *([("made by other code", self.other_code)] if self.other_code else [])]
+        for label, record in zip(named, self.records, strict=True):
+            rows.append((label, record.brief + (" (other code)" if record.changed_files else "")))
+        return rows
 
 
 def run(
@@ -83,19 +100,23 @@ def run(
     *,
     limits: Limits | None = None,
     retries: int = 1,
+    again: bool = False,
 ) -> StudyResult:
     """Run the trials that have no result in the ledger, and record each the moment it ends.
 
+    Where the code changed since a result was made, its record says so in `changed_files`. With `again` these trials run
+    anew as well; an old result becomes history when the new one is there.
+
     A trial that fails, crashes or exceeds its limits is tried `retries` more times; then its error is kept and
     the study goes on. Another `run` of the same trials on the same ledger shares the work. Ctrl-C stops the
-    workers and raises KeyboardInterrupt; whatever was finished is in the ledger.
+    workers and raises KeyboardInterrupt; what was finished is in the ledger.
     """
     if retries < 0:
         raise bad_parameter("run", "retries", "0 or more", retries)
     # Trials may have many seeds; the result of the study as a whole is named by the first.
     with measured(seed=study.trials[0].seed) as provenance:
         ledger.remember(study.name, study.trials)
-        runner = _Runner(study, ledger, limits or Limits(), retries)
+        runner = _Runner(study, ledger, limits or Limits(), retries, again)
         if runner.queue:
             try:
                 with (engine or Local()).started() as pool:
@@ -117,9 +138,14 @@ class _Running:
 class _Runner:
     """The one loop: claim a trial, hand it to the engine, wait, record what came of it."""
 
-    def __init__(self, study: Study, ledger: Ledger, limits: Limits, retries: int) -> None:
-        self.study, self.ledger, self.limits = study, ledger, limits
-        done = {record.identity: record.seconds for record in ledger.records(study.name) if record.state == "done"}
+    def __init__(self, study: Study, ledger: Ledger, limits: Limits, retries: int, again: bool) -> None:
+        self.study = study
+        self.ledger = ledger
+        self.limits = limits
+        self.outdated = ledger.outdated(study.name) if again else {}
+        self.emptied: set[str] = set()
+        records = ledger.records(study.name)
+        done = {r.identity: r.seconds for r in records if r.state == "done" and r.identity not in self.outdated}
         self.queue = deque(trial for trial in study.trials if trial.identity not in done)
         self.tries_left = Counter({trial.identity: 1 + retries for trial in self.queue})
         self.seconds = [seconds for seconds in done.values() if seconds is not None]
@@ -151,7 +177,7 @@ class _Runner:
             if future.done() and not future.cancelled() and future.exception() is None:
                 outcome = future.result()
                 if outcome.state == "done":
-                    self.ledger.finish(running.attempt, outcome.text, outcome.seconds)
+                    self.ledger.finish(running.attempt, outcome.text, outcome.seconds, outcome.code)
         self.ledger.release(self.name)
 
     def fill(self, pool: Pool, overall: progress.Task) -> None:
@@ -159,7 +185,7 @@ class _Runner:
             if len(self.running) >= pool.slots:
                 return
             trial = self.queue.popleft()
-            attempt = self.ledger.claim(trial, self.name)
+            attempt = self.ledger.claim(trial, self.name, self.outdated.get(trial.identity))
             if attempt == "done":
                 overall.advance()
             elif attempt == "busy":
@@ -168,18 +194,23 @@ class _Runner:
                 shown = ExitStack()
                 task = shown.enter_context(progress.task(self.labels[trial.identity], total=1))
                 folder = str(self.ledger.workdir(trial))
-                forget(folder)
+                if trial.identity in self.outdated and trial.identity not in self.emptied:
+                    # Else a training that other code finished there would be the result. Only once: a second attempt
+                    # may go on from the first.
+                    self.emptied.add(trial.identity)
+                    shutil.rmtree(folder, ignore_errors=True)
+                remove_progress(folder)
                 running = _Running(trial, folder, attempt, shown, task)
                 self.running[pool.submit(Job(trial, folder, self.limits))] = running
 
     def collect(self, overall: progress.Task) -> None:
         for future, running in list(self.running.items()):
             if not future.done():
-                running.task.advance(0, note=told(running.folder))
+                running.task.advance(0, note=read_progress(running.folder))
                 continue
             error = future.exception()  # the engine's own, such as a machine of the cluster that is gone
             outcome = future.result() if error is None else Outcome("crashed", repr(error), 0.0)
-            forget(running.folder)
+            remove_progress(running.folder)
             self.record(running, outcome, overall)
             running.shown.close()
             del self.running[future]
@@ -187,7 +218,7 @@ class _Runner:
     def record(self, running: _Running, outcome: Outcome, overall: progress.Task) -> None:
         identity, done = running.trial.identity, outcome.state == "done"
         self.tries_left[identity] -= 1
-        if done and self.ledger.finish(running.attempt, outcome.text, outcome.seconds):
+        if done and self.ledger.finish(running.attempt, outcome.text, outcome.seconds, outcome.code):
             self.seconds.append(outcome.seconds)
             running.task.advance(note="done")
             overall.advance()

@@ -16,10 +16,10 @@ def performed(trials: Sequence[Trial]) -> StudyResult:
     """All of them, done."""
     records = []
     for t in trials:
-        module, _, name = t.function.partition(":")
+        module, _, name = t.home.partition(":")
         with tempfile.TemporaryDirectory() as folder, working_in(folder):
             value = json.loads(json.dumps(getattr(import_module(module), name)(seed=t.seed, **t.parameters)))
-        records.append(Record(t.identity, t.function, t.parameters, t.seed, t.code, "done", 1, 1.0, value, None))
+        records.append(Record(t.identity, t.name, 1, t.parameters, t.seed, t.home, "done", 1, 1.0, value, None))
     return StudyResult(study="tiny", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "test"))
 
 

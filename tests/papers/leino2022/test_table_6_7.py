@@ -23,10 +23,12 @@ from modelkeep.papers.leino2022.table_6_7 import (
     STANDARD,
     TABLE_6_7,
     TASKS,
+    Training,
     report,
+    trained,
     trials,
+    verify_on,
 )
-from modelkeep.papers.leino2022.table_6_7_trials import Training, trained, verify_on
 from modelkeep.papers.paper import Size
 from modelkeep.study import StudyResult, working_in
 from modelkeep.training import Linear, Recipe

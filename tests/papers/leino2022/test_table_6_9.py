@@ -8,8 +8,7 @@ from typing import Literal
 import pytest
 
 from modelkeep import Data
-from modelkeep.papers.leino2022.table_6_9 import METHODS, PAPER, report, trials
-from modelkeep.papers.leino2022.table_6_9_trials import steepness
+from modelkeep.papers.leino2022.table_6_9 import METHODS, PAPER, report, steepness, trials
 from modelkeep.study import StudyResult, Trial
 from modelkeep.zoo import datasets
 from papers.leino2022.performing import performed, without

@@ -18,10 +18,10 @@ from modelkeep.papers.leino2022 import (
     table_7_3 as relaxed,
 )
 from modelkeep.papers.leino2022 import (
-    table_7_3_trials as relaxing,
+    table_7_3 as relaxing,
 )
 from modelkeep.papers.leino2022.overlapping_classes import overlapping
-from modelkeep.papers.leino2022.table_7_3_trials import GROUPS, GUARANTEES, relax, wanted
+from modelkeep.papers.leino2022.table_7_3 import GROUPS, GUARANTEES, relax, wanted
 from modelkeep.papers.paper import PaperTable
 from modelkeep.study import Record, StudyResult, Trial
 from modelkeep.zoo import datasets
@@ -137,7 +137,7 @@ def made_up(vra: dict[str, int], rejected: dict[str, int]) -> StudyResult:
             },
         }
         records.append(
-            Record(trial.identity, trial.function, trial.parameters, 0, trial.code, "done", 1, 1.0, value, None)
+            Record(trial.identity, trial.name, 1, trial.parameters, 0, trial.home, "done", 1, 1.0, value, None)
         )
     return StudyResult(study="made up", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "test"))
 

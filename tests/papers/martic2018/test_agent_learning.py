@@ -11,7 +11,7 @@ import pytest
 from modelkeep.papers.martic2018.agent_learning import GAMES, LEARNING
 from modelkeep.papers.martic2018.learning_curves import LearningTable
 from modelkeep.rl.tasks import Task
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 from records import made
 
 

@@ -18,7 +18,7 @@ from modelkeep.papers.paper import PaperStudy, Size
 from modelkeep.rl.environments.atari import games
 from modelkeep.rl.environments.doom import SCENARIOS
 from modelkeep.rl.tasks import AgentName, Task, new_network
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 from records import Values
 
 AGENT_NAMES: tuple[AgentName, ...] = ("A2C", "Rainbow", "IMPALA")

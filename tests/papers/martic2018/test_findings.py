@@ -13,7 +13,7 @@ from modelkeep.papers.martic2018.findings import PARAMETER_STUDY, PROCEDURE_STUD
 from modelkeep.papers.martic2018.printed import A3C, ALEXNET, IMPALA, RAINBOW, RESNET50, Table
 from modelkeep.papers.martic2018.tables import LAST
 from modelkeep.papers.paper import PaperStudy, PaperTable, Size
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 
 def papers(trial: Trial) -> Ratios | None:

@@ -25,7 +25,7 @@ from modelkeep.papers.martic2018.settings import (
     settings,
 )
 from modelkeep.papers.martic2018.supervised_trials import _owner, _read, built, retrain
-from modelkeep.study.trial import working_in
+from modelkeep.study.folder import working_in
 from modelkeep.training import SGD, Recipe, StepDecay
 from modelkeep.zoo.architectures import resnet50
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from modelkeep.core.results import Provenance
 from modelkeep.papers.saha2020.scenes import FAMILIES
 from modelkeep.papers.saha2020.table_4_1 import (
     ADVERSARIAL,
@@ -28,21 +27,15 @@ from modelkeep.papers.saha2020.table_4_1 import (
     report,
     trials,
 )
-from modelkeep.study import Record, StudyResult, Trial, working_in
+from modelkeep.study import StudyResult, Trial, working_in
+from records import made
 
 TINY = {"pictures": 64, "classifier_epochs": 1, "scenes": 16, "rounds": 1, "epochs": 1, "attacked": 6, "pixels": 24}
 
 
 def made_of(found: dict[str, Any]) -> StudyResult:
     """A study whose trials gave this for each row; nothing: the trial failed."""
-    records = []
-    for trial in trials("small", 0):
-        value = found.get(trial.parameters["features"])
-        state = "done" if value else "failed"
-        records.append(
-            Record(trial.identity, trial.function, trial.parameters, 0, trial.code, state, 1, 1.0, value, None)  # type: ignore[arg-type]
-        )
-    return StudyResult(study="tiny", records=tuple(records), provenance=Provenance(None, None, 0, 1.0, "test"))
+    return made(trials("small", 0), lambda trial: found.get(trial.parameters["features"]) or None)
 
 
 def tiny(row: str) -> dict[str, Any]:
@@ -103,4 +96,4 @@ def test_both_sizes_have_all_rows_of_the_same_code() -> None:
     for size in ("small", "paper"):
         found: list[Trial] = list(TABLE_4_1.trials(size, 3))
         assert [trial.parameters["features"] for trial in found] == list(ROWS)
-        assert {trial.function for trial in found} == {"modelkeep.papers.saha2020.table_4_1:answered"}
+        assert {trial.name for trial in found} == {"saha2020/table-4.1"}

@@ -14,7 +14,7 @@ from modelkeep.papers.tang2024.figures_3_4 import BUDGETS, FIGURE_3, FIGURE_4
 from modelkeep.papers.tang2024.figures_5_6 import DETECTION, GROWTH, TIMES
 from modelkeep.papers.tang2024.printed import GUARD_S, GUARD_W, MAD, NAIVE, NONE, PBAYES
 from modelkeep.papers.tang2024.table_6 import NEVER_CLEAN, TABLE_6
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 from records import made
 
 
@@ -121,7 +121,7 @@ def test_table_6_tells_a_leak_from_none() -> None:
 @pytest.mark.parametrize("clean", [0, 3])
 def test_what_never_answers_cleanly_is_checked(clean: int) -> None:
     def value_of(trial: Trial) -> Any:
-        name = trial.function.partition(":")[2]
+        name = trial.home.partition(":")[2]
         if name == "steal":
             return theft(0.5)
         if name == "bound":

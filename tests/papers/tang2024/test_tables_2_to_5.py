@@ -28,7 +28,7 @@ from modelkeep.papers.tang2024.printed import (
     row_name,
 )
 from modelkeep.papers.tang2024.tables_2_to_5 import EXTRACTION_DRAWINGS, EXTRACTION_MNIST, same_as
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 from records import made
 
 DISTORTIONS = {NONE: 0.0, AM: 2.0, TOP: 1.99}

@@ -11,7 +11,7 @@ from modelkeep.certify.guarantees import RelaxedTopK, Standard
 from modelkeep.certify.named_sets import NamedSets
 from modelkeep.certify.surfaces import draw_surfaces, surface
 from modelkeep.papers.leino2022.overlapping_classes import overlapping
-from modelkeep.papers.leino2022.table_7_3_trials import RADII, affinity, trained
+from modelkeep.papers.leino2022.table_7_3 import RADII, affinity, trained
 from modelkeep.zoo import datasets
 
 if TYPE_CHECKING:

@@ -11,12 +11,14 @@ import numpy as np
 from modelkeep.bias.gaussian import bayes_amplification, bayes_classifier
 from modelkeep.core.results import Estimate
 from modelkeep.papers.paper import Claim, PaperCurves, PaperStudy, Size, values
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 FEATURES = 4
 
 
+@trial("leino2022/figure-9.1", formerly=("modelkeep.bias.studies.figure_9_1:amplify",))
 def amplify(*, seed: int, prior: float, distance: float, n: int) -> dict[str, int]:
     """Classify `n` Gaussian examples as well as can be: how often it said 1 and was 0, and how often 0 and was 1."""
     random = np.random.default_rng([seed, round(1000 * prior), round(1000 * distance)])

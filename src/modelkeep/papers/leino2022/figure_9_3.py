@@ -9,13 +9,15 @@ import numpy as np
 
 from modelkeep.papers.leino2022.synthetic_data import EPOCHS, draw, exact, means, sgd
 from modelkeep.papers.paper import Claim, Curve, PaperCurves, PaperStudy, Size, above, curves
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 RUNS = {"small": 25, "paper": 100}
 FOR_EACH_N = (100, 500, 1000)
 
 
+@trial("leino2022/figure-9.3", formerly=("modelkeep.bias.studies.figure_9_3:train",))
 def train(
     *, seed: int, n: int, weak: int, variance: float, epochs: int | None, centred: bool, runs: int
 ) -> dict[str, list[float]]:

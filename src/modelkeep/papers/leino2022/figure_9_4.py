@@ -9,14 +9,16 @@ import numpy as np
 
 from modelkeep.papers.leino2022.synthetic_data import EPOCHS, Array, draw, exact, sgd
 from modelkeep.papers.paper import Claim, Curve, PaperCurves, PaperStudy, Size, above, curves
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 RULES = ("SGD, logistic", "SGD, SVM", "L-BFGS, logistic", "SMO, SVM")
 NEGLIGIBLE = 0.02
 """A bias below this is called none, and a difference below this a close match."""
 
 
+@trial("leino2022/figure-9.4", formerly=("modelkeep.bias.studies.figure_9_4:train",))
 def train(*, seed: int, rule: str, n: int, weak: int, variance: float, runs: int) -> dict[str, list[float]]:
     """The exact bias and accuracy per run. All rules get the same examples."""
     found: dict[str, list[float]] = {"bias": [], "accuracy": []}

@@ -22,8 +22,10 @@ from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.study.folder import workdir
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial, workdir
+from modelkeep.study.trials import Trial
 from modelkeep.training import Objective, Recipe, cross_entropy, evaluate, fit
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import cnn_2c2f
@@ -39,6 +41,7 @@ SECONDS = {"Lipschitz": 0.4, "smoothing": 36_845.5}
 """Table 6.8b, for the 10,000 test images of CIFAR-10; its first is a GloRo Net's, whose check is the same."""
 
 
+@trial("leino2022/posthoc", formerly=("modelkeep.certify.studies.posthoc:plain",))
 def plain(
     *, seed: int, radius: float, images: int, epochs: int, attacked: int, inputs: int, samples: int
 ) -> dict[str, Any]:
@@ -59,6 +62,7 @@ def plain(
     }
 
 
+@trial("leino2022/posthoc-smoothing", formerly=("modelkeep.certify.studies.posthoc:noisy",))
 def noisy(*, seed: int, radius: float, images: int, epochs: int, inputs: int, samples: int) -> dict[str, Any]:
     """Train under noise; what smoothing with it proves."""
     model, test = _trained(images, NoisyTraining(SIGMAS[radius]), epochs, seed)
@@ -111,7 +115,7 @@ def report(result: StudyResult) -> PaperTable:
         for record in result.records:
             if record.parameters["radius"] == radius:
                 (value,) = values([record]) or [None]
-                found["RS" if record.function.endswith(":noisy") else "standard"] = value
+                found["RS" if record.name.endswith("smoothing") else "standard"] = value
         standard, trained = found.get("standard"), found.get("RS")
         rows = {"standard": standard, "standard, then smoothed": standard and standard["smoothed"], "RS": trained}
         for name, value in rows.items():

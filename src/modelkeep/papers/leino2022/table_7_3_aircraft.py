@@ -22,8 +22,10 @@ from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.papers.leino2022.aircraft_encounters import ADJACENT, DIRECTIVES, encounters, nearest
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.study.folder import workdir
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial, workdir
+from modelkeep.study.trials import Trial
 from modelkeep.training import ExponentialAfterHalf, Recipe, fit
 from modelkeep.zoo.architectures import dense
 
@@ -36,6 +38,7 @@ PAPER = {"VRA": 0.749, "rejection rate": 0.195, "clean accuracy": 0.858}
 """Table 7.3, ACAS Xu; there is no standard GloRo Net in it to compare with."""
 
 
+@trial("leino2022/table-7.3-aircraft", formerly=("modelkeep.certify.studies.targeted:certified",))
 def certified(*, seed: int, guarantee: str, rows: int, tests: int, hidden: int, epochs: int) -> dict[str, Any]:
     """Train a dense GloRo Net with three hidden layers for the guarantee (table B.1), and count what it certifies."""
     train, test = encounters(rows, seed=2 * seed), encounters(tests, seed=2 * seed + 1)

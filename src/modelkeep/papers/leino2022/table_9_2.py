@@ -13,8 +13,9 @@ from modelkeep.bias.resampling import percentiles
 from modelkeep.core.results import Estimate
 from modelkeep.papers.leino2022.binary_tables import table
 from modelkeep.papers.paper import Cell, PaperStudy, PaperTable, Size, mean, values
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 Array = NDArray[Any]
 
@@ -30,6 +31,7 @@ HERE = ("breast-cancer", "wisconsin", "pima-diabetes")
 TEST_SHARE = 1 / 3  # the thesis does not say
 
 
+@trial("leino2022/table-9.2", formerly=("modelkeep.bias.studies.table_9_2:classify",))
 def classify(*, seed: int, dataset: str, splits: int, resamples: int) -> dict[str, Any]:
     """Bias and accuracy on the test part of each split; prior and distances of all rows, and of resampled rows."""
     from sklearn.model_selection import StratifiedShuffleSplit

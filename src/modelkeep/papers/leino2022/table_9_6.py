@@ -14,8 +14,9 @@ from modelkeep.bias.selection import experts, orientation, parity, remove
 from modelkeep.papers.leino2022.binary_tables import table
 from modelkeep.papers.leino2022.synthetic_data import EPOCHS, MOST_EPOCHS, draw, exact, sgd
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, mean, values
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 Array = NDArray[Any]
 
@@ -43,6 +44,7 @@ WEAK, INSTANCES = 1000, 100
 Measured = dict[str, list[float]]
 
 
+@trial("leino2022/table-9.6", formerly=("modelkeep.bias.studies.table_9_6:on_table",))
 def on_table(*, seed: int, dataset: str, epochs: int | None, splits: int) -> Measured:
     """Each column of the table, one number per random stratified split of a real set."""
     from sklearn.model_selection import StratifiedShuffleSplit
@@ -59,6 +61,7 @@ def on_table(*, seed: int, dataset: str, epochs: int | None, splits: int) -> Mea
     return found
 
 
+@trial("leino2022/table-9.6-synthetic", formerly=("modelkeep.bias.studies.table_9_6:on_synthetic",))
 def on_synthetic(*, seed: int, variance: float, epochs: int | None, splits: int) -> Measured:
     """The same on data of equation 9.11, drawn anew for each split; measured exactly, on all such data."""
     from sklearn.model_selection import train_test_split

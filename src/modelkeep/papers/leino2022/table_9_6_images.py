@@ -16,8 +16,10 @@ from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.papers.leino2022.table_9_6 import PAPER, Measured, rows
 from modelkeep.papers.paper import PaperStudy, PaperTable, Size, values
+from modelkeep.study.folder import workdir
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial, workdir
+from modelkeep.study.trials import Trial
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import architectures, datasets
 
@@ -25,6 +27,7 @@ CLASSES = ("bird", "frog")
 METHODS: tuple[Literal["parity", "experts"], ...] = ("parity", "experts")
 
 
+@trial("leino2022/table-9.6-images", formerly=("modelkeep.bias.studies.table_9_6_images:on_images",))
 def on_images(*, seed: int, run: int, architecture: str, images: int, epochs: int) -> Measured:
     """Train on `images` of the 10,000 birds and frogs, and measure each column on the 2,000 test images."""
     train, test = (only(datasets.load("cifar-10", part), CLASSES) for part in ("train", "test"))

@@ -13,9 +13,10 @@ from modelkeep.rl.agent import Agent
 from modelkeep.rl.evaluation import random_player, returns
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.tasks import AgentName, Task, train
-from modelkeep.study.shared import shared_folder
+from modelkeep.study.folder import shared_folder
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 GAMES = ("minatar/asterix", "minatar/breakout", "minatar/freeway", "minatar/space_invaders")
 STEPS: dict[AgentName, int] = {"A2C": 500_000, "Rainbow": 100_000, "IMPALA": 500_000}
@@ -35,10 +36,11 @@ JOINTLY = Task(
 
 def original(task: Task, seed: int) -> tuple[Agent, Learned]:
     """The agent of a task, trained by the first trial that needs it and kept for the others."""
-    with shared_folder("agent", [task.to_json(), seed], train) as kept:
+    with shared_folder("agent", [task.to_json(), seed]) as kept:
         return train(task, seed=seed, checkpoint=kept / "learning")
 
 
+@trial("martic2018/agent", formerly=("modelkeep.rl.studies.learning:learned",))
 def learned(task: dict[str, Any], seed: int) -> dict[str, Any]:
     """A trial: how good an agent becomes at each level, evaluation by evaluation, and how good chance is."""
     wanted = Task(**task)

@@ -14,8 +14,10 @@ from modelkeep.papers.martic2018.agent_learning import beats_chance, learned, or
 from modelkeep.papers.paper import Size
 from modelkeep.rl.environments.doom import SCENARIOS
 from modelkeep.rl.tasks import AgentName, Task
-from modelkeep.study.ledger import Record
-from modelkeep.study.trial import Trial, workdir
+from modelkeep.study.folder import workdir
+from modelkeep.study.names import trial
+from modelkeep.study.record import Record
+from modelkeep.study.trials import Trial
 from modelkeep.training.batches import derived_seed
 
 PARTS: dict[AgentName, tuple[Part, ...]] = {
@@ -121,6 +123,7 @@ def retraining_trials(
     ]
 
 
+@trial("martic2018/agent-completion", formerly=("modelkeep.completion.studies.agents:complete",))
 def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_replay: bool, seed: int) -> Any:
     """A trial: at each level, the loss curves of the original training and of one retraining."""
     wanted = Task(**task)

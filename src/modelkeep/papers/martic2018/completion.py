@@ -13,9 +13,9 @@ from modelkeep.papers.martic2018 import findings, reinforcement
 from modelkeep.papers.martic2018.printed import ALEXNET, RESNET50
 from modelkeep.papers.martic2018.tables import LAST, CompletionTable, cells, measured, reported
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, Size, above, mean
-from modelkeep.study.ledger import Record
+from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 KINDS = {"T1", "T1 reset"}
 """What finding 5 compares: everything is trained, and an agent has to find its experience anew."""

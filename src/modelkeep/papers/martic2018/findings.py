@@ -31,7 +31,7 @@ from modelkeep.papers.martic2018.tables import (
 )
 from modelkeep.papers.paper import Claim, PaperStudy, Size, above
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 PAPERS = ("T1", "T2", *(name for name in PROCEDURES if name.startswith(("T3", "T4"))))
 SCHEMES = tuple(name for name in PAPERS if name.startswith("T4"))

@@ -21,8 +21,10 @@ from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size
 from modelkeep.study.device import best_device
+from modelkeep.study.folder import workdir
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial, workdir
+from modelkeep.study.trials import Trial
 from modelkeep.training import SGD, Adam, Recipe
 from modelkeep.training.batches import derived_seed
 from modelkeep.zoo import datasets
@@ -85,6 +87,7 @@ SCALES: dict[Size, Scale] = {
 }
 
 
+@trial("martic2018/modulation", formerly=("modelkeep.completion.studies.modulating:search",))
 def search(*, seed: int, direction: Direction, scale: dict[str, Any]) -> Modulation:
     """A whole search in one direction, and its judgement. It goes on where it was stopped."""
     sized = Scale(**scale)

@@ -17,9 +17,9 @@ from modelkeep.papers.martic2018.printed import A3C, IMPALA, RAINBOW, Table
 from modelkeep.papers.martic2018.tables import CompletionTable, cells, reported
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, Size, above
 from modelkeep.rl.tasks import AgentName
-from modelkeep.study.ledger import Record
+from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 ALPHAS = (0.5, 0.8, 1.0)
 PRINTED: dict[AgentName, Table] = {"A2C": A3C, "Rainbow": RAINBOW, "IMPALA": IMPALA}

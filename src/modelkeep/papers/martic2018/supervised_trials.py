@@ -24,9 +24,10 @@ from modelkeep.core.errors import DataError
 from modelkeep.core.model import Model
 from modelkeep.papers.martic2018.settings import IMAGENET, Setting
 from modelkeep.study.device import best_device
-from modelkeep.study.ledger import Record
-from modelkeep.study.shared import shared_folder
-from modelkeep.study.trial import Trial, canonical, workdir
+from modelkeep.study.folder import shared_folder, workdir
+from modelkeep.study.names import trial
+from modelkeep.study.record import Record
+from modelkeep.study.trials import Trial, canonical
 from modelkeep.training import Recipe, evaluate
 from modelkeep.training.batches import derived_seed
 from modelkeep.zoo import architectures, datasets
@@ -45,6 +46,7 @@ class Owner:
     trained: Retrained
 
 
+@trial("martic2018/classifier-completion", formerly=("modelkeep.completion.studies.supervised:retrain",))
 def retrain(*, seed: int, setting: dict[str, Any], part: dict[str, Any], procedure: str) -> dict[str, Any]:
     """Complete `part` of the network that was trained with this seed: both curves, and what a step takes.
 
@@ -119,7 +121,7 @@ def _owner(setting_text: str, seed: int, folder: Path) -> Owner:
         some.sample(count, 0) if count < len(some) else some
         for some, count in ((data, setting.examples), (held_out, setting.held_out))
     )
-    with shared_folder("original", [setting.to_json(), seed], original) as kept:
+    with shared_folder("original", [setting.to_json(), seed]) as kept:
         trained = original(
             built(setting, data),
             data,

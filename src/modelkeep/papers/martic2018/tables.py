@@ -15,7 +15,7 @@ from modelkeep.papers.martic2018.settings import SEEDS
 from modelkeep.papers.martic2018.supervised_trials import retrainings
 from modelkeep.papers.paper import Cell, Claim, PaperTable, mean
 from modelkeep.report.completion import completion_page
-from modelkeep.study.ledger import Record
+from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
 
 LAST: Mapping[str, str] = {"S3 B1": "S4 B1", "S3 B1 -W": "S4 B1 -W"}

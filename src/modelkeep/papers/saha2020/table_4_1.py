@@ -17,8 +17,10 @@ from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, ab
 from modelkeep.papers.saha2020.question_answering import Features, FromBank, FromPicture, Quiz, close_ups
 from modelkeep.papers.saha2020.scenes import ANSWERS, FAMILIES, LONGEST, VOCABULARY
 from modelkeep.study.device import best_device
+from modelkeep.study.folder import workdir
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial, workdir
+from modelkeep.study.trials import Trial
 from modelkeep.training import ExponentialAfterHalf, Linear, Recipe, cross_entropy, fit
 from modelkeep.zoo import architectures
 from modelkeep.zoo.architectures.mac import MAC
@@ -36,6 +38,7 @@ OVERALL, CLEAN, ATTACKED = "all questions", "classifier, clean", "classifier, at
 BEFORE, AFTER = "the attacked questions, before", "background attacked"
 
 
+@trial("saha2020/table-4.1", formerly=("modelkeep.harden.studies.table_4_1:answered",))
 def answered(
     *,
     seed: int,

@@ -8,11 +8,11 @@ from itertools import pairwise
 from modelkeep.core.results import Estimate
 from modelkeep.papers.paper import Claim, Curve, PaperCurves, PaperStudy, Size, values
 from modelkeep.papers.tang2024.arrangement import MNIST
-from modelkeep.papers.tang2024.extraction_trials import protect, steal
 from modelkeep.papers.tang2024.plans import planned
 from modelkeep.papers.tang2024.printed import GUARD_S, GUARD_W, KNOCKOFF, MAD, NAIVE, PBAYES, REVSIG
+from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 BUDGETS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
 DEFENCES = (REVSIG, MAD, GUARD_W, GUARD_S)

@@ -3,18 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
+import numpy as np
+import torch
+
 from modelkeep.core.results import Estimate
+from modelkeep.extract.target import Guarded
 from modelkeep.papers.paper import Cell, Claim, Curve, PaperCurves, PaperStudy, PaperTable, Size, values
 from modelkeep.papers.tang2024.arrangement import DRAWINGS, MNIST, TASKS
+from modelkeep.papers.tang2024.defences import standing
 from modelkeep.papers.tang2024.figures_3_4 import BUDGETS
+from modelkeep.papers.tang2024.owner import owner
 from modelkeep.papers.tang2024.plans import planned
-from modelkeep.papers.tang2024.printed import DEFENCES, GUARD_S, GUARD_W, MAD, TOP
-from modelkeep.papers.tang2024.quantisation_trials import detect, grow
-from modelkeep.papers.tang2024.response_time import respond
+from modelkeep.papers.tang2024.printed import DEFENCES, GUARD_S, GUARD_W, MAD, NONE, TOP
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
+
+LOOKS = 12
+"""At how many points of the queries the centroids are counted."""
+
+
+@trial("tang2024/figure-5-growth", formerly=("modelkeep.extract.studies.quantising:grow",))
+def grow(*, seed: int, task: str, plan: dict[str, Any], epsilon: float) -> dict[str, Any]:
+    """How many centroids ModelGuard-S has after more and more of the thief's queries."""
+    mine = owner(task, plan, seed)
+    guarded, asked = Guarded(mine.target, standing("ModelGuard-S", epsilon, mine)), mine.asked
+    queries, centroids = [0], [0]
+    for part in asked.tensor_split(LOOKS):
+        guarded.probs(part)
+        queries.append(queries[-1] + len(part))
+        centroids.append(sum(guarded.state.length(label) for label in range(len(mine.target.classes))))
+    return {"queries": queries, "centroids": centroids}
+
+
+@trial("tang2024/figure-5-detection", formerly=("modelkeep.extract.studies.quantising:detect",))
+def detect(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float) -> dict[str, float]:
+    """The AUROC of the top confidence as a sign of data that the target knows, after the thief has asked (figure 5)."""
+    mine = owner(task, plan, seed)
+    guarded = Guarded(mine.target, standing(defence, epsilon, mine))
+    guarded.probs(mine.asked)
+    known, unknown = (guarded.probs(data.x).amax(dim=1) for data in (mine.data.test, mine.data.unknown))
+    return {"auroc": auroc(known, unknown), "n": len(known) + len(unknown)}
+
+
+def auroc(positive: torch.Tensor, negative: torch.Tensor) -> float:
+    """The share of pairs that are in the right order, ties counted half (the Mann–Whitney statistic).
+
+    >>> auroc(torch.tensor([0.9, 0.5]), torch.tensor([0.5, 0.1]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    ranks = rankdata(np.concatenate([positive.numpy(), negative.numpy()]))
+    n, m = len(positive), len(negative)
+    return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
+
+
+REPEATED = 200
+
+
+@trial("tang2024/figure-6", formerly=("modelkeep.extract.studies.timing:respond",))
+def respond(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
+    """The median milliseconds of single queries, and what the defence adds to the same query without one.
+
+    The two are asked in turn, so that whatever else the machine does meets both. The thief has asked all of his
+    questions before: the state of a defence is as large as it gets in this study.
+    """
+    mine = owner(task, plan, seed)
+    guarded, bare = (Guarded(mine.target, standing(name, epsilon, mine)) for name in (defence, NONE))
+    guarded.probs(mine.asked if guarded.state is not None else mine.asked[:8])  # also compiles what is compiled
+    taken, added = [], []
+    for x in torch.split(mine.data.test.x[:REPEATED], 1):
+        begun = perf_counter()
+        guarded.probs(x)
+        between = perf_counter()
+        bare.probs(x)
+        taken.append(1000 * (between - begun))
+        added.append(taken[-1] - 1000 * (perf_counter() - between))
+    medians = {
+        name: Estimate.bootstrap(each, seed, np.median) for name, each in (("milliseconds", taken), ("added", added))
+    }
+    return {name: [found.value, found.low, found.high, found.n] for name, found in medians.items()}
+
 
 GROWN = 1.5
 """The budget of figure 5's right half."""

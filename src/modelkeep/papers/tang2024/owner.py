@@ -17,8 +17,8 @@ from modelkeep.guard.defences.misinformation import reverse_cross_entropy
 from modelkeep.guard.outliers import OutlierExposure
 from modelkeep.papers.tang2024.arrangement import Arrangement, arranged
 from modelkeep.papers.tang2024.networks import built
-from modelkeep.study.shared import shared_folder
-from modelkeep.study.trial import canonical, workdir
+from modelkeep.study.folder import shared_folder, workdir
+from modelkeep.study.trials import canonical
 from modelkeep.training import Objective, Recipe, fit
 
 
@@ -97,5 +97,5 @@ def _owner(task: str, plan_text: str, seed: int, folder: Path) -> Owner:
 def _train_once(model: Model, whose: Owner, role: str, objective: Callable[[Arrangement], Objective]) -> None:
     settings = [whose.task, whose.plan.examples, whose.plan.network, whose.plan.training, whose.seed, role]
     recipe = Recipe.from_json(whose.plan.training)
-    with shared_folder(role, settings, _train_once) as kept:
+    with shared_folder(role, settings) as kept:
         fit(model, whose.data.train, objective(whose.data), recipe, seed=whose.seed, checkpoint=kept / "training")

@@ -6,16 +6,47 @@ from collections.abc import Sequence
 from typing import Any
 
 from modelkeep.core.results import Estimate
+from modelkeep.extract.target import Guarded
+from modelkeep.guard.information import information_bound
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, mean, values
 from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, MNIST, TASKS
-from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED
-from modelkeep.papers.tang2024.extraction_trials import protect, steal
+from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED, standing
 from modelkeep.papers.tang2024.figures_5_6 import exact
+from modelkeep.papers.tang2024.owner import owner
 from modelkeep.papers.tang2024.plans import planned
 from modelkeep.papers.tang2024.printed import GUARD_S, KNOCKOFF, NAIVE, PBAYES
-from modelkeep.papers.tang2024.quantisation_trials import ask_twice, bound
+from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
+from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
+
+
+@trial("tang2024/table-6", formerly=("modelkeep.extract.studies.quantising:ask_twice",))
+def ask_twice(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
+    """m queries per image, m = 2: which answers changed, and how far both guesses of them are from the clean ones."""
+    mine = owner(task, plan, seed)
+    guarded, asked = Guarded(mine.target, standing(defence, epsilon, mine)), mine.asked
+    first, second = guarded.probs(asked), guarded.probs(asked)
+    changed = (first != second).any(dim=1)
+    clean = mine.clean(asked).cpu()
+    once, twice = ((guess - clean).double().norm(dim=1)[changed] for guess in (first, (first + second) / 2))
+    return {"changed": [int(changed.sum()), len(asked)], "once": once.tolist(), "twice": twice.tolist()}
+
+
+@trial("tang2024/lemma-2", formerly=("modelkeep.extract.studies.quantising:bound",))
+def bound(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
+    """Lemma 2's bound for the thief's queries, and the squared error of the best recovery that there could be."""
+    mine = owner(task, plan, seed)
+    guarded, asked = Guarded(mine.target, standing(defence, epsilon, mine)), mine.asked
+    answers = guarded.probs(asked)
+    found = information_bound(mine.clean(asked).cpu().numpy(), answers.numpy(), seed=seed)
+    least, best = found.bound_by_answer, found.bayes_loss
+    return {
+        "bound": [least.value, least.low, least.high, least.n],
+        "by Jensen": found.bound,
+        "error": [best.value, best.low, best.high, best.n],
+    }
+
 
 ONCE, TWICE, CHANGED = "asked once", "asked twice", "share changed"
 PRINTED = {
@@ -109,8 +140,8 @@ def told_apart(result: StudyResult) -> PaperTable:
 
 def _measured(result: StudyResult, task: str, form: str) -> dict[str, Estimate | None]:
     """All figures of one form; None where its trial is missing."""
-    bare = [record for record in result.records if record.trial.function.endswith(":protect")]
-    lemma = [record for record in result.records if record.trial.function.endswith(":bound")]
+    bare = [record for record in result.records if record.name.endswith("/protection")]
+    lemma = [record for record in result.records if record.name.endswith("/lemma-2")]
     does = next(iter(values(bare, task=task, defence=form)), None)
     least = next(iter(values(lemma, task=task, defence=form)), None)
     naive, bayes = (

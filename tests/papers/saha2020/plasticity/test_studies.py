@@ -13,8 +13,8 @@ from modelkeep import Data
 from modelkeep.core.results import Provenance
 from modelkeep.papers.paper import PaperTable
 from modelkeep.papers.saha2020.plasticity import hypotheses, memory, sweep, table_5_1
-from modelkeep.papers.saha2020.plasticity.sweep_trials import sweep as sweep_trial
-from modelkeep.papers.saha2020.plasticity.table_5_1_trials import harden
+from modelkeep.papers.saha2020.plasticity.sweep import sweep as sweep_trial
+from modelkeep.papers.saha2020.plasticity.table_5_1 import harden
 from modelkeep.study import Record, StudyResult, Trial
 from modelkeep.zoo import datasets
 from papers.leino2022.performing import performed, without
@@ -85,7 +85,7 @@ def test_the_sweep_counts_every_stage() -> None:
 
 def recorded(trials: list[tuple[dict[str, Any], int, Any]]) -> StudyResult:
     records = tuple(
-        Record(str(i), "made:up", parameters, seed, "", "done", 1, 1.0, value, None)
+        Record(str(i), "made:up", 1, parameters, seed, "made:up", "done", 1, 1.0, value, None)
         for i, (parameters, seed, value) in enumerate(trials)
     )
     return StudyResult(study="made up", records=records, provenance=Provenance(None, None, 0, 1.0, "test"))
@@ -163,4 +163,4 @@ def test_capacities_are_reported_by_network_and_the_effect_of_regularisation_in_
 def test_the_paper_size_holds_the_small_ones_questions(study: Any) -> None:
     small, paper = study.trials("small", 0), study.trials("paper", 0)
     assert len({trial.identity for trial in paper}) == len(paper) >= len(small)
-    assert {trial.function for trial in small} == {trial.function for trial in paper}
+    assert {trial.name for trial in small} == {trial.name for trial in paper}

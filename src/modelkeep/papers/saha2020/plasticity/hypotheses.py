@@ -10,9 +10,9 @@ from modelkeep.core.results import Estimate
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size
 from modelkeep.papers.saha2020.plasticity import memory, sweep
 from modelkeep.papers.saha2020.plasticity.phi import FEWEST, Phi, fit_phi, rank_correlation
-from modelkeep.study.ledger import Record
+from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
-from modelkeep.study.trial import Trial
+from modelkeep.study.trials import Trial
 
 MEMORY_OF = "memory: labels held"
 TERMS = ("constant", "depth", "width", "interaction")

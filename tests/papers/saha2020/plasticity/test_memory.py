@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from modelkeep import Data, Model
-from modelkeep.papers.saha2020.plasticity.memory_trials import CLOSE, HELD, capacity, memorise, taught
+from modelkeep.papers.saha2020.plasticity.memory import CLOSE, HELD, capacity, memorise, taught
 from modelkeep.training import Recipe, cross_entropy, evaluate, fit
 from modelkeep.zoo.architectures import dense
 

@@ -14,13 +14,16 @@ import torch
 
 from modelkeep.papers.tang2024 import owner as owners
 from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED
-from modelkeep.papers.tang2024.extraction_trials import protect, steal
+from modelkeep.papers.tang2024.figures_5_6 import auroc, grow
 from modelkeep.papers.tang2024.owner import owner
 from modelkeep.papers.tang2024.printed import AM, GUARD_S, GUARD_W, JBDA, KNOCKOFF, MAD, NAIVE, NONE, PBAYES, REVSIG
-from modelkeep.papers.tang2024.quantisation_trials import ask_twice, auroc, bound, grow
+from modelkeep.papers.tang2024.table_6 import ask_twice, bound
+from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study import Ledger, Study, run, working_in
+from modelkeep.study.closure import hash_files
+from modelkeep.study.execution import execute
 from modelkeep.study.local import Job, Outcome, Pool
-from modelkeep.study.trial import Trial, perform
+from modelkeep.study.trials import Trial
 
 
 def test_a_target_is_trained_once_and_found_again(tmp_path: Path, tiny: dict[str, Any]) -> None:
@@ -49,10 +52,10 @@ class Here:
         yield self
 
     def submit(self, job: Job) -> Future[Outcome]:
-        state, text = perform(job.trial, job.directory)
+        state, text, files = execute(job.trial, job.directory)
         assert state == "done", text
         done: Future[Outcome] = Future()
-        done.set_result(Outcome("done", text, 0.1))
+        done.set_result(Outcome("done", text, 0.1, hash_files(files)))
         return done
 
 
