@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
-from modelkeep.bias import amplification, experts, mitigate, remove
+from modelkeep.bias import ExpertMitigation, MeasureAmplification
+from modelkeep.bias.selection import remove, select_experts
 from modelkeep.zoo.architectures import small_cnn
 
 Array = NDArray[Any]
@@ -53,9 +54,9 @@ def main() -> None:
     options = arguments(__doc__ or "").parse_args()
     torch.set_num_threads(1)
     case = table(options.seed)
-    found, obvious = experts(*case), loop(*case)
+    found, obvious = select_experts(*case), loop(*case)
     same = abs(abs(found.amplification) - obvious[0]) < 1e-9 and abs(found.accuracy + obvious[1]) < 1e-9
-    search = interleaved({"ours": lambda: experts(*case), "loop": lambda: loop(*case)}, repeats=3, warmups=0)
+    search = interleaved({"ours": lambda: select_experts(*case), "loop": lambda: loop(*case)}, repeats=3, warmups=0)
 
     torch.manual_seed(options.seed)
     model = Model(small_cnn(SHAPE, 2), input_shape=SHAPE, classes=2)
@@ -69,8 +70,8 @@ def main() -> None:
     network = interleaved(
         {
             "floor": bare,
-            "mitigate": lambda: mitigate(model, data, seed=options.seed),
-            "amplification": lambda: amplification(model, data, seed=options.seed),
+            "mitigate": lambda: ExpertMitigation()(model, data, seed=options.seed),
+            "amplification": lambda: MeasureAmplification()(model, data, seed=options.seed),
         },
         repeats=7,
     )

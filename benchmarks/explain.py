@@ -21,18 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from captum.attr import IntegratedGradients, LayerConductance, LayerGradCam, NoiseTunnel, Saliency
+from captum import attr as captum
 from torch import nn
 
 from _measure import arguments, interleaved, report
 from modelkeep import Model
 from modelkeep.explain import (
     ClassScore,
-    conductance,
-    grad_cam,
-    integrated_gradients,
-    saliency,
-    smooth_grad,
+    Conductance,
+    GradCAM,
+    IntegratedGradients,
+    Saliency,
+    SmoothGrad,
 )
 from modelkeep.zoo.architectures import small_cnn
 
@@ -101,7 +101,7 @@ def rivals(seed: int, count: int, batch: int = BATCH) -> dict[str, Rivals]:
 
     def captum_line(internal_batch_size: int | None = None) -> torch.Tensor:
         settings = {"target": 7, "n_steps": count, "method": "riemann_middle"}
-        peer = IntegratedGradients(model.forward)
+        peer = captum.IntegratedGradients(model.forward)
         answer: torch.Tensor = peer.attribute(x, internal_batch_size=internal_batch_size, **settings)
         return answer
 
@@ -111,16 +111,21 @@ def rivals(seed: int, count: int, batch: int = BATCH) -> dict[str, Rivals]:
     def batched(explain: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], torch.Tensor]:
         return lambda: torch.cat([explain(part) for part in torch.split(x, BATCH)])
 
-    smooth, through = NoiseTunnel(Saliency(model.forward)), LayerConductance(model.forward, place)
+    gradient = captum.Saliency(model.forward)
+    smooth, through = captum.NoiseTunnel(gradient), captum.LayerConductance(model.forward, place)
     return {
         "saliency": Rivals(
             batched(lambda part: slope(bare, part)),
-            lambda: saliency(model, x, quantity=WHY, seed=seed).influence,
-            batched(lambda part: Saliency(model.forward).attribute(part.clone().requires_grad_(), target=7, abs=False)),
+            lambda: Saliency(quantity=WHY, batch_size=BATCH)(model, x, seed=seed).influence,
+            batched(
+                lambda part: captum.Saliency(model.forward).attribute(
+                    part.clone().requires_grad_(), target=7, abs=False
+                )
+            ),
         ),
         "smooth_grad": Rivals(
             floor_noise,
-            lambda: smooth_grad(model, x, sigma=0.1, count=count, quantity=WHY, seed=seed).influence,
+            lambda: SmoothGrad(sigma=0.1, steps=count, quantity=WHY, batch_size=BATCH)(model, x, seed=seed).influence,
             lambda: smooth.attribute(leaf(), nt_samples=count, stdevs=0.1, target=7, abs=False),
             lambda: smooth.attribute(
                 leaf(), nt_samples=count, nt_samples_batch_size=1, stdevs=0.1, target=7, abs=False
@@ -129,20 +134,24 @@ def rivals(seed: int, count: int, batch: int = BATCH) -> dict[str, Rivals]:
         "integrated_gradients": Rivals(
             floor_line,
             lambda: attribution(
-                integrated_gradients(model, x, baseline=0.0, count=count, quantity=WHY, seed=seed).attribution
+                IntegratedGradients(baseline=0.0, steps=count, quantity=WHY, batch_size=BATCH)(
+                    model, x, seed=seed
+                ).attribution
             ),
             captum_line,
             lambda: captum_line(batch),
         ),
         "grad_cam": Rivals(
             batched(floor_cam),
-            lambda: grad_cam(model, x, slice=PLACE, quantity=WHY, seed=seed).heat(),
-            batched(lambda part: LayerGradCam(model.forward, place).attribute(part, target=7)[:, 0].detach()),
+            lambda: GradCAM(slice=PLACE, quantity=WHY, batch_size=BATCH)(model, x, seed=seed).heat(),
+            batched(lambda part: captum.LayerGradCam(model.forward, place).attribute(part, target=7)[:, 0].detach()),
         ),
         "conductance": Rivals(
             floor_conductance,
             lambda: attribution(
-                conductance(model, x, slice=PLACE, baseline=0.0, count=count, quantity=WHY, seed=seed).attribution
+                Conductance(slice=PLACE, baseline=0.0, steps=count, quantity=WHY, batch_size=BATCH)(
+                    model, x, seed=seed
+                ).attribution
             ),
             lambda: through.attribute(x, 0.0, target=7, n_steps=count, method="riemann_trapezoid"),
             lambda: through.attribute(

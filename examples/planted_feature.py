@@ -14,7 +14,7 @@ import torch
 
 from modelkeep import Data, Model, datasets
 from modelkeep.audit import Audit, Settings, audit, write_audit
-from modelkeep.explain import Inside, Shortcuts, Soundness, shortcuts, soundness
+from modelkeep.explain import FindShortcuts, Inside, MeasureSoundness, Shortcuts, Soundness
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 from modelkeep.zoo.architectures import small_cnn
 
@@ -63,8 +63,8 @@ def look(model: Model, test: Data, seed: int) -> Outcome:
     return Outcome(
         model,
         accuracy=float((model.predict(test.x) == test.y).double().mean()),
-        soundness=soundness(model, test, Inside(allowed, share=0.9), seed=seed),
-        shortcuts=shortcuts(model, test, seed=seed),
+        soundness=MeasureSoundness(criterion=Inside(allowed, share=0.9))(model, test, seed=seed),
+        shortcuts=FindShortcuts()(model, test, seed=seed),
         audit=audit(
             model, test, Settings(examples=256, radii=(0.03,), steps=3), seed=seed, name="A network for digits"
         ),

@@ -33,29 +33,29 @@ from modelkeep.attack import (
     transfer,
     upset,
 )
-from modelkeep.bias import amplification, asymmetry, mitigate
+from modelkeep.bias import ExpertMitigation, MeasureAmplification, MeasureAsymmetry, ParityMitigation, SparseMitigation
 from modelkeep.certify import Certify, LipschitzSearch, RelaxedTopK, Smooth
 from modelkeep.core.access import Scores
 from modelkeep.core.contract import Method, check_method
 from modelkeep.explain import (
+    TCAV,
     ClassScore,
     Concept,
     Explained,
+    ExplainUnits,
+    FindExemplars,
+    FindShortcuts,
     Gaussian,
+    Influence,
+    IsolationTest,
     Line,
+    MeasureExperts,
+    MeasureSoundness,
+    OcclusionTest,
     Unit,
-    concept,
-    concept_sensitivity,
-    exemplars,
-    experts,
-    explain_unit,
-    influence,
-    isolation_test,
-    localisation,
-    occlusion_test,
-    shortcuts,
-    soundness,
-    visualise,
+    Visualise,
+    learn_concept,
+    measure_localisation,
 )
 from modelkeep.extract import Attack, Guarded, Knockoff, PartialBayes, extract
 from modelkeep.govern.exposure import infer_labels, invert
@@ -95,28 +95,30 @@ METHODS: dict[str, Method] = {
     "score": lambda m, d, seed: score(m, m, d, radius=0.1, seed=seed),
     "judge": lambda m, d, seed: judge(squeezed(m, d), pgd(m, d, radius=1.0, steps=3, seed=seed)),
     "evade": lambda m, d, seed: evade(squeezed(m, d), d, radius=0.1, steps=3, targets=1, seed=seed),
-    "influence, input": lambda m, d, seed: influence(m, d, distribution=Gaussian(0.1, count=3), seed=seed),
-    "influence, hidden": lambda m, d, seed: influence(m, d, slice="hidden", distribution=Line(0.0, count=3), seed=seed),
-    "occlusion test": lambda m, d, seed: occlusion_test(m, integrated(m, d, seed), steps=3, seed=seed),
-    "isolation test": lambda m, d, seed: isolation_test(m, influence(m, d, slice="hidden", seed=seed), seed=seed),
-    "localisation": lambda m, d, seed: localisation(found := integrated(m, d, seed), half(found), seed=seed),
-    "experts": lambda m, d, seed: experts(m, d, slice="hidden", name=d.classes[0], keep=(2, 4), seed=seed),
-    "soundness": lambda m, d, seed: soundness(m, d, lambda found: half(found).flatten(1)[:, 0], seed=seed),
-    "shortcuts": lambda m, d, seed: shortcuts(m, d, points=2, seed=seed),
-    "exemplars": lambda m, d, seed: exemplars(m, d, slice="hidden", units=[0, 3], count=2, seed=seed),
-    "visualise": lambda m, d, seed: visualise(m, Unit("hidden", 3), data=d, steps=3, seed=seed),
-    "concept": lambda m, d, seed: concept(m, d, 1 - examples(m).x, slice="hidden", name="dark", seed=seed),
-    "concept sensitivity": lambda m, d, seed: concept_sensitivity(
-        m, d, dark(m, seed), quantity=ClassScore(d.classes[0]), permutations=19, seed=seed
+    "influence, input": lambda m, d, seed: Influence(distribution=Gaussian(0.1, count=3))(m, d, seed=seed),
+    "influence, hidden": lambda m, d, seed: Influence(slice="hidden", distribution=Line(0.0, count=3))(m, d, seed=seed),
+    "occlusion test": lambda m, d, seed: OcclusionTest(steps=3)(m, integrated(m, d, seed), seed=seed),
+    "isolation test": lambda m, d, seed: IsolationTest()(m, Influence(slice="hidden")(m, d, seed=seed), seed=seed),
+    "localisation": lambda m, d, seed: measure_localisation(found := integrated(m, d, seed), half(found), seed=seed),
+    "experts": lambda m, d, seed: MeasureExperts(slice="hidden", name=d.classes[0], keep=(2, 4))(m, d, seed=seed),
+    "soundness": lambda m, d, seed: MeasureSoundness(criterion=lambda found: half(found).flatten(1)[:, 0])(
+        m, d, seed=seed
     ),
-    "explain unit": lambda m, d, seed: explain_unit(
-        m, d, slice="hidden", units=2, concepts=[dark(m, seed)], count=2, steps=2, seed=seed
-    ),
-    "amplification": lambda m, d, seed: amplification(m, d, seed=seed),
-    "amplification, hidden": lambda m, d, seed: amplification(m, d, slice="hidden", seed=seed),
-    "asymmetry": lambda m, d, seed: asymmetry(m, d, seed=seed),
-    "asymmetry, hidden": lambda m, d, seed: asymmetry(m, d, slice="hidden", seed=seed),
-    "mitigate, l1": lambda m, d, seed: mitigate(m, d, method="l1", strength=0.1, seed=seed),
+    "shortcuts": lambda m, d, seed: FindShortcuts(points=2)(m, d, seed=seed),
+    "exemplars": lambda m, d, seed: FindExemplars(slice="hidden", units=[0, 3], count=2)(m, d, seed=seed),
+    "visualise": lambda m, d, seed: Visualise(quantity=Unit("hidden", 3), steps=3)(m, data=d, seed=seed),
+    "concept": lambda m, d, seed: learn_concept(m, d, 1 - examples(m).x, slice="hidden", name="dark", seed=seed),
+    "concept sensitivity": lambda m, d, seed: TCAV(
+        concepts=[dark(m, seed)], quantity=ClassScore(d.classes[0]), permutations=19
+    )(m, d, seed=seed),
+    "explain unit": lambda m, d, seed: ExplainUnits(
+        slice="hidden", units=2, concepts=[dark(m, seed)], count=2, steps=2
+    )(m, d, seed=seed),
+    "amplification": lambda m, d, seed: MeasureAmplification()(m, d, seed=seed),
+    "amplification, hidden": lambda m, d, seed: MeasureAmplification(slice="hidden")(m, d, seed=seed),
+    "asymmetry": lambda m, d, seed: MeasureAsymmetry()(m, d, seed=seed),
+    "asymmetry, hidden": lambda m, d, seed: MeasureAsymmetry(slice="hidden")(m, d, seed=seed),
+    "mitigate, l1": lambda m, d, seed: SparseMitigation(strength=0.1)(m, d, seed=seed),
     "smooth": lambda m, d, seed: Smooth(sigma=0.1, samples=20)(m, d, seed=seed),
     "extract": lambda m, d, seed: extract(
         Scores(m), Knockoff(d, len(d)), test=d, recipe=Recipe(epochs=1), clean=m, seed=seed
@@ -147,8 +149,8 @@ TRACED_METHODS: dict[str, Method] = {
 }
 # These are defined for two classes.
 BINARY_METHODS: dict[str, Method] = {
-    "mitigate, experts": lambda m, d, seed: mitigate(m, d, method="experts", seed=seed),
-    "mitigate, parity": lambda m, d, seed: mitigate(m, d, method="parity", seed=seed),
+    "mitigate, experts": lambda m, d, seed: ExpertMitigation()(m, d, seed=seed),
+    "mitigate, parity": lambda m, d, seed: ParityMitigation()(m, d, seed=seed),
 }
 
 
@@ -157,12 +159,12 @@ def squeezed(model: Model, data: Data) -> Detector:
 
 
 def integrated(model: Model, data: Data, seed: int) -> Explained:
-    return influence(model, data, distribution=Line(0.0, count=2), seed=seed)
+    return Influence(distribution=Line(0.0, count=2))(model, data, seed=seed)
 
 
 def dark(model: Model, seed: int) -> Concept:
     x = examples(model).x
-    return concept(model, x, 1 - x, slice="hidden", name="dark", seed=seed)
+    return learn_concept(model, x, 1 - x, slice="hidden", name="dark", seed=seed)
 
 
 def half(explained: Explained) -> torch.Tensor:

@@ -27,14 +27,14 @@ from govern.meeting import Meeting
 from govern.parties import found
 from modelkeep.attack import cw, pgd, square
 from modelkeep.attack.result import Attacked
-from modelkeep.bias import amplification
+from modelkeep.bias import MeasureAmplification
 from modelkeep.certify import Certify, lipschitz
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures.joint_training import Frozen, Joint
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
-from modelkeep.explain import Line, influence
+from modelkeep.explain import Influence, Line
 from modelkeep.extract.extraction import extract
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.extract.target import Guarded
@@ -183,7 +183,7 @@ def of_cw() -> Tensors:
 
 
 def of_influence() -> Tensors:
-    found = influence(trained(), held_out(6), slice="conv2_relu", distribution=Line(0.0, count=12), seed=8)
+    found = Influence(slice="conv2_relu", distribution=Line(0.0, count=12))(trained(), held_out(6), seed=8)
     assert found.attribution is not None
     return {"influence": found.influence, "attribution": found.attribution, "values": found.values}
 
@@ -245,7 +245,7 @@ def of_amplification() -> Tensors:
         return Data(data.x, (data.y < 4).long(), ("high", "low"), "low digits", bounds=data.bounds)
 
     model = _taught(dense((1, 8, 8), 2, hidden=[12]), low(digits(200)), 20)
-    told = amplification(model, low(held_out(120)), seed=11)
+    told = MeasureAmplification()(model, low(held_out(120)), seed=11)
     assert told.explanation is not None
     shown = [told.amplification, told.distance, told.accuracy, *told.per_class]
     shown += [told.explanation.unavoidable, told.explanation.avoidable, told.explanation.check]

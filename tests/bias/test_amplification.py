@@ -11,14 +11,14 @@ from torch import nn
 
 from bias.networks import drawn_network, gaussian_data, linear, table
 from modelkeep import Data, Model, Result
-from modelkeep.bias import amplification, bayes_amplification, bayes_classifier
+from modelkeep.bias import MeasureAmplification, bayes_amplification, bayes_classifier
 from modelkeep.core.errors import InputError, SliceError
 
 
 def test_definition_on_a_case_counted_by_hand() -> None:
     """Four of ten are class 1, seven are predicted so: 0.3 more, which for the majority (class 0) is 0.3 less."""
     scores = [1.0] * 7 + [-1.0] * 3
-    found = amplification(linear([1.0]), table(scores, [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]), seed=0)
+    found = MeasureAmplification()(linear([1.0]), table(scores, [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]), seed=0)
     assert found.majority == "rest"
     assert found.amplification.value == pytest.approx(-0.3)
     assert [e.value for e in found.per_class] == pytest.approx([-0.3, 0.3])
@@ -30,7 +30,7 @@ def test_definition_on_a_case_counted_by_hand() -> None:
 
 
 def test_of_two_equal_classes_the_second_counts_as_the_majority() -> None:
-    found = amplification(linear([1.0]), table([1.0, 1.0, 1.0, -1.0, 2.0, -1.0], [0, 1, 1, 0, 1, 0]), seed=0)
+    found = MeasureAmplification()(linear([1.0]), table([1.0, 1.0, 1.0, -1.0, 2.0, -1.0], [0, 1, 1, 0, 1, 0]), seed=0)
     assert found.majority == "most"
     assert found.amplification.value == pytest.approx(1 / 6)
 
@@ -43,7 +43,7 @@ def labelled_by(predicted: list[int], labels: list[int]) -> tuple[Model, Data]:
 
 def test_many_classes_by_hand() -> None:
     model, data = labelled_by([0, 0, 0, 0, 1, 2, 2, 2], [0, 0, 1, 1, 1, 2, 2, 0])
-    found = amplification(model, data, seed=0)
+    found = MeasureAmplification()(model, data, seed=0)
     assert [e.value for e in found.per_class] == pytest.approx([1 / 8, -2 / 8, 1 / 8])
     assert found.distance.value == pytest.approx(2 / 8)
     assert found.explanation is None
@@ -57,7 +57,7 @@ def test_swapping_errors_is_tested_against_all_swaps() -> None:
     for swap in product([False, True], repeat=8):
         first, second = np.where(swap, pairs[::-1], pairs)
         distances.append(np.abs(np.bincount(first, minlength=3) - np.bincount(second, minlength=3)).sum() / 16)
-    found = amplification(model, data, seed=0)
+    found = MeasureAmplification()(model, data, seed=0)
     assert found.p_value == pytest.approx(np.mean(np.array(distances) >= 2 / 8 - 1e-9), abs=0.04)
     assert found.by_chance == pytest.approx(np.mean(distances), abs=0.01)
 
@@ -68,12 +68,12 @@ def test_the_distance_holds_0_where_errors_have_no_direction() -> None:
     labels = random.integers(0, 3, 600)
     fair = np.where(random.random(600) < 0.3, random.permutation(labels), labels)
     model, data = labelled_by(fair.tolist(), labels.tolist())
-    found = amplification(model, data, seed=0)
+    found = MeasureAmplification()(model, data, seed=0)
     assert found.p_value > 0.05
     assert found.distance.low == 0.0 < found.distance.value
     unfair = np.where((labels == 0) & (random.random(600) < 0.3), 2, labels)
     model, data = labelled_by(unfair.tolist(), labels.tolist())
-    found = amplification(model, data, seed=0)
+    found = MeasureAmplification()(model, data, seed=0)
     assert found.p_value < 0.01
     assert found.distance.low > 0.05
 
@@ -83,7 +83,7 @@ def test_the_bayes_classifier_of_gaussian_data_shows_only_what_is_unavoidable(pr
     data = gaussian_data(n=6000, prior=prior, distance=distance)
     mean = np.full(6, distance / 6**0.5)
     weights, bias = bayes_classifier(prior, np.zeros(6), mean, np.ones(6))
-    found = amplification(linear(weights.tolist(), bias), data, seed=0)
+    found = MeasureAmplification()(linear(weights.tolist(), bias), data, seed=0)
     split = found.explanation
     assert split is not None
     assert split.slice == "the input of the linear layer"
@@ -97,7 +97,7 @@ def test_the_bayes_classifier_of_gaussian_data_shows_only_what_is_unavoidable(pr
 
 def test_what_a_shifted_classifier_adds_is_avoidable() -> None:
     data = gaussian_data(n=4000, prior=0.5, distance=1.0)
-    found = amplification(linear([1.0] * 6, 1.0), data, slice="input", seed=0)
+    found = MeasureAmplification(slice="input")(linear([1.0] * 6, 1.0), data, seed=0)
     assert found.explanation is not None
     assert found.explanation.slice == "input"
     assert found.explanation.unavoidable.value == pytest.approx(0.0, abs=1e-12)
@@ -109,7 +109,7 @@ def test_chance_does_not_pass_for_distance() -> None:
     random = np.random.default_rng(2)
     labels = torch.tensor([0] * 20 + [1] * 40)
     data = Data(torch.tensor(random.normal(size=(60, 500)), dtype=torch.float32), labels, ("rest", "most"))
-    found = amplification(linear([0.0] * 500, 1.0), data, seed=0)
+    found = MeasureAmplification()(linear([0.0] * 500, 1.0), data, seed=0)
     assert found.explanation is not None
     assert found.explanation.distance.low == 0.0
     assert found.explanation.unavoidable.high == pytest.approx(1 / 3, abs=0.2)
@@ -120,7 +120,7 @@ def test_a_feature_without_noise_leaves_nothing_unavoidable() -> None:
     """The classes are infinitely far apart, so all that the model predicts in excess could be avoided."""
     y = torch.tensor([0] * 20 + [1] * 40)
     x = torch.stack([y.float(), torch.randn(60, generator=torch.Generator().manual_seed(0))], dim=1)
-    found = amplification(linear([0.0, 0.0], 1.0), Data(x, y, ("rest", "most")), seed=0)
+    found = MeasureAmplification()(linear([0.0, 0.0], 1.0), Data(x, y, ("rest", "most")), seed=0)
     split = found.explanation
     assert split is not None
     assert split.distance.low == split.distance.value == float("inf")
@@ -137,14 +137,14 @@ def test_interval_covers_the_true_amplification() -> None:
         labels = (random.random(200) < 0.6).astype(int)
         labels[:2] = 0, 1
         scores = np.where(random.random(200) < 0.7, 1.0, -1.0)
-        found = amplification(linear([1.0]), table(scores.tolist(), labels.tolist()), seed=seed)
+        found = MeasureAmplification()(linear([1.0]), table(scores.tolist(), labels.tolist()), seed=seed)
         index = found.classes.index("most")
         held += not found.per_class[index].excludes(0.1)
     assert held >= 51
 
 
 def test_prints_draws_and_comes_back_from_json() -> None:
-    found = amplification(drawn_network(), gaussian_data(), seed=0)
+    found = MeasureAmplification()(drawn_network(), gaussian_data(), seed=0)
     assert "unavoidable (theorem 9.1)" in str(found)
     assert len(found.draw().axes[0].patches) == 4  # labels and predictions of two classes
     assert Result.from_json(found.to_json()).to_json() == found.to_json()
@@ -153,8 +153,8 @@ def test_prints_draws_and_comes_back_from_json() -> None:
 def test_refuses_what_it_cannot_use() -> None:
     data = gaussian_data()
     with pytest.raises(InputError, match=r"two or more classes\. All 80 of 'data' are 'rest'"):
-        amplification(drawn_network(), data.of_class("rest"), seed=0)
+        MeasureAmplification()(drawn_network(), data.of_class("rest"), seed=0)
     with pytest.raises(SliceError, match="Cannot cut at 'nowhere'"):
-        amplification(drawn_network(), data, slice="nowhere", seed=0)
-    few = amplification(drawn_network(), data.take([0, 1, 198, 199]), seed=0)
+        MeasureAmplification(slice="nowhere")(drawn_network(), data, seed=0)
+    few = MeasureAmplification()(drawn_network(), data.take([0, 1, 198, 199]), seed=0)
     assert few.explanation is None  # no distance between classes can be told from four examples

@@ -13,8 +13,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from modelkeep.bias import experts, parity
 from modelkeep.bias.estimators import ExpertsClassifier, FeatureParityClassifier, sparse_classifier
+from modelkeep.bias.selection import select_experts, select_parity
 from modelkeep.zoo import datasets
 
 ESTIMATORS = [ExpertsClassifier, FeatureParityClassifier]
@@ -55,9 +55,11 @@ def test_agree_with_the_functions() -> None:
     labels = (y == "malignant").astype(int)  # the second in the order of the alphabet
     inner = SGDClassifier(loss="log_loss", random_state=0)
     weights, bias = inner.fit(x, y).coef_[0], float(inner.intercept_[0])
-    np.testing.assert_array_equal(ExpertsClassifier(inner).fit(x, y).support_, experts(weights, bias, x, labels).keep)
+    np.testing.assert_array_equal(
+        ExpertsClassifier(inner).fit(x, y).support_, select_experts(weights, bias, x, labels).keep
+    )
     fitted = FeatureParityClassifier(inner).fit(x, y)
-    np.testing.assert_array_equal(fitted.support_, parity(weights, x, labels))
+    np.testing.assert_array_equal(fitted.support_, select_parity(weights, x, labels))
     assert not fitted.coef_[0][~fitted.support_].any()
     assert fitted.decision_function(x).mean() == pytest.approx(inner.decision_function(x).mean())
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from modelkeep.bias import experts, orientation, parity, remove, selection
+from modelkeep.bias import selection
+from modelkeep.bias.selection import orientation, remove, select_experts, select_parity
 from modelkeep.core.errors import InputError
 
 Case = tuple[NDArray[Any], float, NDArray[Any], NDArray[Any]]
@@ -48,7 +49,7 @@ def strongest(weights: NDArray[Any], alpha: int, beta: int) -> NDArray[Any]:
 @given(cases())
 def test_experts_are_the_best_of_all_pairs(case: Case) -> None:
     weights = case[0]
-    found = experts(*case)
+    found = select_experts(*case)
     base = measure(case, np.ones(len(weights), dtype=bool))
     pairs = [(a, b) for a in range(int((weights > 0).sum()) + 1) for b in range(int((weights < 0).sum()) + 1)]
     allowed = []
@@ -64,7 +65,7 @@ def test_experts_are_the_best_of_all_pairs(case: Case) -> None:
 
 @given(cases())
 def test_experts_never_do_harm_on_the_data(case: Case) -> None:
-    found = experts(*case)
+    found = select_experts(*case)
     bias, accuracy = measure(case, np.ones(len(case[0]), dtype=bool))
     assert abs(found.amplification) <= bias + 1e-12
     assert found.accuracy >= accuracy
@@ -74,33 +75,33 @@ def test_experts_never_do_harm_on_the_data(case: Case) -> None:
 def test_a_coarse_grid_never_does_harm_either(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "MOST_CELLS", 9)
-        coarse = experts(*case)
+        coarse = select_experts(*case)
     bias, accuracy = measure(case, np.ones(len(case[0]), dtype=bool))
     assert abs(coarse.amplification) <= bias + 1e-12
     assert coarse.accuracy >= accuracy
-    assert abs(experts(*case).amplification) <= abs(coarse.amplification)
+    assert abs(select_experts(*case).amplification) <= abs(coarse.amplification)
 
 
 def test_says_when_the_grid_is_coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     case = random.normal(size=40), 0.1, random.normal(size=(300, 40)), np.arange(300) % 2
-    assert experts(*case).exact
+    assert select_experts(*case).exact
     monkeypatch.setattr(selection, "MOST_PREDICTIONS", 300 * 25)
-    assert not experts(*case).exact
+    assert not select_experts(*case).exact
 
 
 def test_counts_more_examples_than_fit_into_a_byte() -> None:
     """One feature, 700 examples of which 600 are said to be class 1."""
     features = np.where(np.arange(700) < 600, 1.0, -1.0)[:, None]
     labels = (np.arange(700) < 600).astype(int)
-    found = experts(np.array([1.0]), 0.0, features, labels)
+    found = select_experts(np.array([1.0]), 0.0, features, labels)
     assert (found.alpha, found.amplification, found.accuracy) == (1, 0.0, 1.0)
 
 
 @given(cases())
 def test_parity_leaves_as_many_features_towards_each_class(case: Case) -> None:
     weights, _, features, labels = case
-    keep = parity(weights, features, labels)
+    keep = select_parity(weights, features, labels)
     towards = orientation(features, labels)[keep & (weights != 0)]
     assert (towards > 0).sum() == (towards < 0).sum()
     gone = np.flatnonzero(~keep)
@@ -138,8 +139,8 @@ def test_orientation_of_a_feature_that_never_varies_is_none() -> None:
 def test_refuses_what_it_cannot_use() -> None:
     weights, features = np.ones(2), np.ones((3, 2))
     with pytest.raises(InputError, match="Both classes must occur"):
-        experts(weights, 0.0, features, np.ones(3))
+        select_experts(weights, 0.0, features, np.ones(3))
     with pytest.raises(InputError, match="Labels must be 0 and 1"):
-        parity(weights, features, np.array([0, 1, 2]))
+        select_parity(weights, features, np.array([0, 1, 2]))
     with pytest.raises(InputError, match=r"Got features \(3, 2\), weights \(4,\) and labels \(3,\)"):
-        experts(np.ones(4), 0.0, features, np.array([0, 1, 1]))
+        select_experts(np.ones(4), 0.0, features, np.array([0, 1, 1]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from modelkeep.bias import fit_sparse
+from modelkeep.bias.sparse import fit_sparse
 from modelkeep.core.errors import TrainingError
 from modelkeep.zoo import datasets
 

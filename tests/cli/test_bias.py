@@ -11,7 +11,7 @@ from PIL import Image
 
 from cli.running import Run
 from modelkeep import Model, Result
-from modelkeep.bias import amplification, mitigate
+from modelkeep.bias import ExpertMitigation, MeasureAmplification
 from modelkeep.report import Bias
 from modelkeep.zoo import datasets
 
@@ -53,9 +53,9 @@ def test_the_mitigated_model_is_saved_and_measured(modelkeep: Run, cancer_model:
     test, saved = datasets.load("breast-cancer", "test"), Model.load(tmp_path / "better.safetensors")
     assert found.after is not None
     assert found.mitigated is not None
-    assert amplification(saved, test, seed=0).amplification == found.after.amplification
+    assert MeasureAmplification()(saved, test, seed=0).amplification == found.after.amplification
     # Its features are chosen on the training part, not on the data that it is measured on.
-    expected = mitigate(Model.load(cancer_model), datasets.load("breast-cancer"), method="experts", seed=0)
+    expected = ExpertMitigation()(Model.load(cancer_model), datasets.load("breast-cancer"), seed=0)
     assert found.mitigated.after == expected.after
     assert saved.fingerprint() == expected.model.fingerprint()
     assert Model.load(cancer_model).fingerprint() != saved.fingerprint()

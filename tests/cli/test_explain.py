@@ -18,7 +18,7 @@ from torch import nn
 
 from cli.running import Run
 from modelkeep import Model, Result
-from modelkeep.explain import ClassScore, Contrast, Line, conductance, grad_cam, influence
+from modelkeep.explain import ClassScore, Conductance, Contrast, GradCAM, Influence, Line
 from modelkeep.report import Explanations
 from modelkeep.zoo import datasets
 
@@ -68,7 +68,7 @@ def test_the_figures_are_those_of_the_library(modelkeep: Run, digits_model: Path
     data = datasets.load("digits", "test").take([9, 4])
     line = Line(0.0, count=5)
     model = Model.load(digits_model)
-    truth = influence(model, data, slice="linear1_relu", quantity=ClassScore("3"), distribution=line, seed=0)
+    truth = Influence(slice="linear1_relu", quantity=ClassScore("3"), distribution=line)(model, data, seed=0)
     assert [example.index for example in found.examples] == [9, 4]
     assert [example.label for example in found.examples] == [data.classes[label] for label in data.y.tolist()]
     assert [example.predicted for example in found.examples] == [data.classes[i] for i in truth.predicted.tolist()]
@@ -116,9 +116,9 @@ def test_every_method_by_its_name(modelkeep: Run, digits_model: Path, tmp_path: 
     data, model, quantity = datasets.load("digits", "test").take(index), Model.load(digits_model), Contrast("3", "5")
     if method in ("grad-cam", "conductance"):
         truth = (
-            grad_cam(model, data, slice="conv2_relu", quantity=quantity, seed=0)
+            GradCAM(slice="conv2_relu", quantity=quantity)(model, data, seed=0)
             if method == "grad-cam"
-            else conductance(model, data, slice="conv2_relu", baseline=0.0, count=5, quantity=quantity, seed=0)
+            else Conductance(slice="conv2_relu", baseline=0.0, steps=5, quantity=quantity)(model, data, seed=0)
         )
         by_channel = truth.influence.sum(dim=(2, 3)).mean(dim=0)
         for unit in at.units:

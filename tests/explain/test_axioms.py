@@ -17,6 +17,7 @@ from modelkeep.explain import (
     DataSet,
     Distribution,
     Gaussian,
+    Influence,
     Line,
     OfLogits,
     Point,
@@ -25,7 +26,6 @@ from modelkeep.explain import (
     Quantity,
     Sampler,
     Unit,
-    influence,
 )
 
 DISTRIBUTIONS: list[Distribution] = [
@@ -67,7 +67,7 @@ def test_linear_agreement(seed: int, quantity: Quantity, distribution: Distribut
     layer = nn.Linear(4, 3)
     model = tabular(seeded(layer, seed))
     x = noise(6, 4, seed=seed)
-    found = influence(model, x, quantity=quantity, distribution=distribution, seed=seed)
+    found = Influence(quantity=quantity, distribution=distribution)(model, x, seed=seed)
     wanted = coefficients(quantity, layer.weight.detach(), model.predict(x))
     if isinstance(distribution, DataSet):
         wanted = wanted.mean(dim=0, keepdim=True)
@@ -95,7 +95,7 @@ def test_distributional_marginality(
     x = noise(5, 4, seed=seed, dtype=torch.float64)
     there = tabular(Elsewhere(here.module))
     assert not torch.equal(here.logits(x + 1000), there.logits(x + 1000))
-    one, other = (influence(m, x, quantity=quantity, distribution=distribution, seed=0) for m in (here, there))
+    one, other = (Influence(quantity=quantity, distribution=distribution)(m, x, seed=0) for m in (here, there))
     torch.testing.assert_close(one.influence, other.influence, atol=0, rtol=1e-12)
 
 
@@ -103,8 +103,8 @@ def test_distributional_marginality(
 def test_distributional_linearity(seed: int, widths: tuple[int, ...], offsets: list[float]) -> None:
     """Axiom 4.3: a mixture's influence is the mixture of the influences."""
     model, x = smooth_network(seed, widths), noise(3, 4, dtype=torch.float64)
-    mixed = influence(model, x, quantity=ClassScore("cat"), distribution=Offsets(tuple(offsets)), seed=0)
-    single = [influence(model, x + o, quantity=ClassScore("cat"), seed=0).influence for o in offsets]
+    mixed = Influence(quantity=ClassScore("cat"), distribution=Offsets(tuple(offsets)))(model, x, seed=0)
+    single = [Influence(quantity=ClassScore("cat"))(model, x + o, seed=0).influence for o in offsets]
     torch.testing.assert_close(mixed.influence, torch.stack(single).mean(dim=0))
 
 
@@ -115,7 +115,7 @@ def test_a_data_set_is_the_mixture_of_its_classes(seed: int, widths: tuple[int, 
     model = smooth_network(seed, widths)
     data = Data(noise(cats + dogs, 4, seed=seed), torch.tensor([0] * cats + [1] * dogs), CLASSES)
     whole, cat, dog = (
-        influence(model, data, quantity=ClassScore("eel"), distribution=DataSet(of), batch_size=3, seed=0).influence
+        Influence(quantity=ClassScore("eel"), distribution=DataSet(of), batch_size=3)(model, data, seed=0).influence
         for of in (None, "cat", "dog")
     )
     torch.testing.assert_close(whole, (cats * cat + dogs * dog) / (cats + dogs))
@@ -132,8 +132,8 @@ def test_preprocessing(
     place = data.draw(st.integers(0, len(model.module) - 2))
     z = model.module[: place + 1](x).detach()
     rest = Model(model.module[place + 1 :], input_shape=z.shape[1:], classes=CLASSES, bounds=None)
-    inner = influence(model, x, slice=str(place), quantity=quantity, distribution=distribution, seed=seed)
-    outer = influence(rest, z, quantity=quantity, distribution=distribution, seed=seed)
+    inner = Influence(slice=str(place), quantity=quantity, distribution=distribution)(model, x, seed=seed)
+    outer = Influence(quantity=quantity, distribution=distribution)(rest, z, seed=seed)
     torch.testing.assert_close(inner.influence, outer.influence)
 
 
@@ -145,7 +145,7 @@ def test_the_axioms_hold_for_inner_quantities_too(seed: int, widths: tuple[int, 
     place = data.draw(st.integers(0, len(model.module) - 1))
     before = model.module[: place + 1]
     unit = data.draw(st.integers(0, before(x).shape[1] - 1))
-    found = influence(model, x, quantity=Unit(str(place), unit), distribution=Offsets((0.0, 0.5)), seed=0)
+    found = Influence(quantity=Unit(str(place), unit), distribution=Offsets((0.0, 0.5)))(model, x, seed=0)
     leaves = [(x + o).requires_grad_() for o in (0.0, 0.5)]
     slopes = [torch.autograd.grad(before(leaf)[:, unit].sum(), leaf)[0] for leaf in leaves]
     torch.testing.assert_close(found.influence, (slopes[0] + slopes[1]) / 2)
@@ -158,7 +158,7 @@ def test_efficiency_of_the_line(seed: int, widths: tuple[int, ...], quantity: Qu
     model, x = smooth_network(seed, widths), noise(3, 4, seed=seed, dtype=torch.float64)
     gaps = []
     for count in (10, 100):
-        found = influence(model, x, quantity=quantity, distribution=Line(0.1, count), seed=0)
+        found = Influence(quantity=quantity, distribution=Line(0.1, count))(model, x, seed=0)
         assert found.attribution is not None
         assert found.gap is not None
         score, labels = quantity.score(model), model.predict(x)

@@ -18,12 +18,12 @@ from modelkeep.explain import (
     DataSet,
     Distribution,
     Gaussian,
+    Influence,
     Line,
     Path,
     Points,
     PredictedScore,
     Sampler,
-    influence,
 )
 
 WHY = ClassScore("dog")
@@ -37,8 +37,8 @@ def test_a_data_set_is_explained_as_one() -> None:
     """Equation 3.2: the mean over the points; of the predicted class, that of each point."""
     model, data = smooth_network(1), three_classes()
     for quantity in (WHY, PredictedScore()):
-        each = influence(model, data, slice="0", quantity=quantity, seed=0)
-        whole = influence(model, data, slice="0", quantity=quantity, distribution=DataSet(), batch_size=2, seed=0)
+        each = Influence(slice="0", quantity=quantity)(model, data, seed=0)
+        whole = Influence(slice="0", quantity=quantity, distribution=DataSet(), batch_size=2)(model, data, seed=0)
         assert whole.influence.shape == (1, *each.influence.shape[1:])
         torch.testing.assert_close(whole.influence, each.influence.mean(dim=0, keepdim=True), check_dtype=False)
         torch.testing.assert_close(whole.activation, each.activation.mean(dim=0, keepdim=True), check_dtype=False)
@@ -49,28 +49,28 @@ def test_a_data_set_is_explained_as_one() -> None:
 
 def test_a_class_of_a_data_set_is_named() -> None:
     model, data = smooth_network(1), three_classes()
-    dogs = influence(model, data, quantity=WHY, distribution=DataSet(of="dog"), seed=0)
-    alone = influence(model, data.of_class("dog"), quantity=WHY, distribution=DataSet(), seed=0)
+    dogs = Influence(quantity=WHY, distribution=DataSet(of="dog"))(model, data, seed=0)
+    alone = Influence(quantity=WHY, distribution=DataSet())(model, data.of_class("dog"), seed=0)
     assert torch.equal(dogs.influence, alone.influence)
     assert (dogs.examples, dogs.distribution) == (3, "the examples of 'dog'")
     with pytest.raises(InputError, match="no class 'bird'"):
-        influence(model, data, distribution=DataSet(of="bird"), seed=0)
+        Influence(distribution=DataSet(of="bird"))(model, data, seed=0)
     with pytest.raises(InputError, match="no example of 'cat'"):
-        influence(model, data.of_class("dog"), distribution=DataSet(of="cat"), seed=0)
+        Influence(distribution=DataSet(of="cat"))(model, data.of_class("dog"), seed=0)
     with pytest.raises(InputError, match="without labels"):
-        influence(model, data.x, distribution=DataSet(of="dog"), seed=0)
+        Influence(distribution=DataSet(of="dog"))(model, data.x, seed=0)
 
 
 def test_given_points_are_the_same_for_every_example() -> None:
     model, x = smooth_network(2), noise(3, 4, dtype=torch.float64)
     given = noise(5, 4, seed=9, dtype=torch.float64)
-    found = influence(model, x, quantity=WHY, distribution=Points(given), seed=0)
-    wanted = influence(model, given, quantity=WHY, seed=0).influence.mean(dim=0)
+    found = Influence(quantity=WHY, distribution=Points(given))(model, x, seed=0)
+    wanted = Influence(quantity=WHY)(model, given, seed=0).influence.mean(dim=0)
     torch.testing.assert_close(found.influence, wanted.expand(3, -1))
     # By the preprocessing axiom it does not matter whether they are given at the input or at the slice.
     inner = model.slice("1").h(given).value.detach()
-    at_slice = influence(model, x, slice="1", quantity=WHY, distribution=Points(inner, at="slice"), seed=0)
-    at_input = influence(model, x, slice="1", quantity=WHY, distribution=Points(given), seed=0)
+    at_slice = Influence(slice="1", quantity=WHY, distribution=Points(inner, at="slice"))(model, x, seed=0)
+    at_input = Influence(slice="1", quantity=WHY, distribution=Points(given))(model, x, seed=0)
     torch.testing.assert_close(at_slice.influence, at_input.influence)
 
 
@@ -84,7 +84,7 @@ def test_any_sampler_will_do() -> None:
     for at in ("input", "slice"):
         own = Sampler("noise", noisy, count=7, at=at)
         ours, theirs = (
-            influence(model, x, slice="0", quantity=WHY, distribution=d, seed=5) for d in (own, Gaussian(0.3, 7, at))
+            Influence(slice="0", quantity=WHY, distribution=d)(model, x, seed=5) for d in (own, Gaussian(0.3, 7, at))
         )
         assert torch.equal(ours.influence, theirs.influence)
     assert ours.distribution == "noise at the slice, 7 draws"
@@ -95,13 +95,13 @@ def test_a_path_follows_the_slice() -> None:
     model, x = smooth_network(4, (5, 3)), noise(3, 4, dtype=torch.float64)
     quantity = Contrast("dog", "cat")
     line, path = (
-        influence(model, x, quantity=quantity, distribution=d, seed=0) for d in (Line(0.2, 20), Path(0.2, 20))
+        Influence(quantity=quantity, distribution=d)(model, x, seed=0) for d in (Line(0.2, 20), Path(0.2, 20))
     )
     assert line.attribution is not None
     assert path.attribution is not None
     torch.testing.assert_close(path.attribution, line.attribution)
     for place in ("0", "1", "2"):
-        found = influence(model, x, slice=place, quantity=quantity, distribution=Path(0.2, 200), seed=0)
+        found = Influence(slice=place, quantity=quantity, distribution=Path(0.2, 200))(model, x, seed=0)
         assert found.gap is not None
         assert float(found.gap.abs().max()) < 1e-4
         assert isinstance(model.module, nn.Sequential)
@@ -117,7 +117,7 @@ def test_a_path_follows_the_slice() -> None:
 
 def test_what_is_kept_of_a_data_set_does_not_grow_with_it() -> None:
     model = tabular(nn.Linear(4, 3))
-    few, many = (influence(model, noise(n, 4), distribution=DataSet(), seed=0) for n in (2, 500))
+    few, many = (Influence(distribution=DataSet())(model, noise(n, 4), seed=0) for n in (2, 500))
     assert len(few.to_json()) == pytest.approx(len(many.to_json()), abs=50)
 
 
@@ -145,10 +145,10 @@ def test_distributions_refuse_senseless_settings(make: Callable[[], Distribution
 def test_samples_of_the_wrong_kind_are_refused() -> None:
     model, x = smooth_network(0), noise(3, 4, dtype=torch.float64)
     with pytest.raises(InputError, match=r"Points at the input must have the shape \(count, \*\(4,\)\). Got \(2, 5\)"):
-        influence(model, x, distribution=Points(torch.zeros(2, 5)), seed=0)
+        Influence(distribution=Points(torch.zeros(2, 5)))(model, x, seed=0)
     with pytest.raises(
         InputError, match=r"The sampler 'half' must give one finite sample per point, \(3, 4\). Got \(1, 4"
     ):
-        influence(model, x, distribution=Sampler("half", lambda x, _: x[:1]), seed=0)
+        Influence(distribution=Sampler("half", lambda x, _: x[:1]))(model, x, seed=0)
     with pytest.raises(InputError, match=r"The sampler 'log' must give one finite sample per point.* Got NaN"):
-        influence(model, x, distribution=Sampler("log", lambda x, _: x.log()), seed=0)
+        Influence(distribution=Sampler("log", lambda x, _: x.log()))(model, x, seed=0)

@@ -23,10 +23,10 @@ from modelkeep.explain import (
     Distribution,
     Explained,
     Gaussian,
+    Influence,
     Line,
     OfLogits,
     Point,
-    influence,
 )
 
 # Independent answers.
@@ -35,7 +35,7 @@ from modelkeep.explain import (
 @given(seed=st.integers(0, 20), widths=st.lists(st.integers(1, 6), max_size=3).map(tuple))
 def test_agrees_with_finite_differences(seed: int, widths: tuple[int, ...]) -> None:
     model, x = smooth_network(seed, widths), noise(2, 4, seed=seed, dtype=torch.float64)
-    found = influence(model, x, quantity=ClassScore("dog"), distribution=Offsets((0.0, 0.4)), seed=0).influence
+    found = Influence(quantity=ClassScore("dog"), distribution=Offsets((0.0, 0.4)))(model, x, seed=0).influence
     for unit in range(4):
         step = 1e-5 * torch.eye(4, dtype=torch.float64)[unit]
         slopes = [(model.logits(x + o + step) - model.logits(x + o - step))[:, 1] / 2e-5 for o in (0.0, 0.4)]
@@ -52,12 +52,12 @@ def test_equals_captum_at_the_input(cnn_and_inputs: tuple[Model, torch.Tensor, t
     model, x, labels = cnn_and_inputs
     leaf = x.clone().requires_grad_()
     saliency = Saliency(model.forward).attribute(leaf, target=labels, abs=False)
-    torch.testing.assert_close(influence(model, x, seed=0).influence, saliency)
+    torch.testing.assert_close(Influence()(model, x, seed=0).influence, saliency)
 
     integrated, delta = IntegratedGradients(model.forward).attribute(
         x, 0.25, target=2, n_steps=20, method="riemann_middle", return_convergence_delta=True
     )
-    ours = influence(model, x, quantity=ClassScore("two"), distribution=Line(0.25, count=20), seed=0)
+    ours = Influence(quantity=ClassScore("two"), distribution=Line(0.25, count=20))(model, x, seed=0)
     assert ours.attribution is not None
     assert ours.gap is not None
     torch.testing.assert_close(ours.attribution, integrated.float(), atol=1e-6, rtol=1e-4)
@@ -69,13 +69,13 @@ def test_equals_captum_at_an_inner_slice(cnn_and_inputs: tuple[Model, torch.Tens
     assert isinstance(model.module, nn.Sequential)
     settings = {"target": 2, "n_steps": 20, "method": "riemann_middle"}
     theirs = InternalInfluence(model.forward, model.module[2]).attribute(x, 0.25, **settings)
-    ours = influence(model, x, slice="2", quantity=ClassScore("two"), distribution=Line(0.25, count=20), seed=0)
+    ours = Influence(slice="2", quantity=ClassScore("two"), distribution=Line(0.25, count=20))(model, x, seed=0)
     torch.testing.assert_close(ours.influence, theirs.float(), atol=1e-6, rtol=1e-4)
 
     theirs = LayerIntegratedGradients(model.forward, model.module[2]).attribute(x, 0.25, **settings)
     origin = model.slice("2").h(torch.full_like(x[:1], 0.25)).value[0].detach()
     line = Line(origin, count=20, at="slice")
-    ours = influence(model, x, slice="2", quantity=ClassScore("two"), distribution=line, seed=0)
+    ours = Influence(slice="2", quantity=ClassScore("two"), distribution=line)(model, x, seed=0)
     assert ours.attribution is not None
     torch.testing.assert_close(ours.attribution, theirs.float(), atol=1e-6, rtol=1e-4)
 
@@ -87,7 +87,7 @@ def test_a_gaussian_comes_near_captums_smoothgrad(cnn_and_inputs: tuple[Model, t
     smooth = NoiseTunnel(Saliency(model.forward))
     theirs = smooth.attribute(x, nt_samples=400, nt_samples_batch_size=50, stdevs=0.5, target=2, abs=False)
     ours, other = (
-        influence(model, x, quantity=ClassScore("two"), distribution=Gaussian(0.5, count=400), seed=seed).influence
+        Influence(quantity=ClassScore("two"), distribution=Gaussian(0.5, count=400))(model, x, seed=seed).influence
         for seed in (1, 2)
     )
     assert (ours - theirs).norm() < 1.5 * (ours - other).norm()
@@ -103,7 +103,7 @@ def test_the_gap_is_what_attribution_misses_and_goes_to_zero(
     model, x, labels = cnn_and_inputs
     gaps = []
     for count in (1, 10, 100):
-        found = influence(model, x, distribution=Line(0.0, count=count), seed=0)
+        found = Influence(distribution=Line(0.0, count=count))(model, x, seed=0)
         assert found.attribution is not None
         assert found.gap is not None
         change = (model.logits(x) - model.logits(torch.zeros_like(x))).gather(1, labels[:, None])[:, 0]
@@ -125,7 +125,7 @@ def test_a_line_at_a_slice_with_a_skip_connection_is_efficient_with_the_skip_hel
     module = Residual()
     model, x = tabular(seeded(module, 2)), noise(5, 4)
     line = Line(0.0, count=2, at="slice")
-    found = influence(model, x, slice="inner", quantity=ClassScore("cat"), distribution=line, seed=0)
+    found = Influence(slice="inner", quantity=ClassScore("cat"), distribution=line)(model, x, seed=0)
     assert found.attribution is not None
     assert found.gap is not None
     weights = module.top.weight[0].detach()  # not those of the skip: it is held fixed
@@ -140,7 +140,7 @@ def test_the_predicted_class_is_that_of_the_point_all_along_the_line() -> None:
         layer.weight.copy_(torch.tensor([[5.0], [-2.0], [0.0]]))
         layer.bias.zero_()
     model = tabular(layer, inputs=1)
-    found = influence(model, torch.tensor([[1.0]]), distribution=Line(-9.0, count=10), seed=0)
+    found = Influence(distribution=Line(-9.0, count=10))(model, torch.tensor([[1.0]]), seed=0)
     assert model.predict(torch.tensor([[-9.0]])) == 1
     assert found.influence.item() == pytest.approx(5.0)
 
@@ -153,7 +153,7 @@ def test_the_predicted_class_is_that_of_the_point_all_along_the_line() -> None:
 def test_the_batch_size_does_not_matter(small_cnn: Model, place: str, distribution: Distribution) -> None:
     x = torch.rand(7, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     whole, single, three = (
-        influence(small_cnn, x, slice=place, distribution=distribution, batch_size=size, seed=5) for size in (64, 1, 3)
+        Influence(slice=place, distribution=distribution, batch_size=size)(small_cnn, x, seed=5) for size in (64, 1, 3)
     )
     for other in (single, three):
         torch.testing.assert_close(other.influence, whole.influence, atol=1e-7, rtol=1e-4)
@@ -180,7 +180,7 @@ def test_takes_no_more_passes_than_samples_and_both_ends(small_cnn: Model) -> No
             return logits
 
     model = Model(Counted(), input_shape=(1, 8, 8), classes=4)
-    influence(model, torch.rand(15, 1, 8, 8), distribution=Line(0.0, count=11), batch_size=5, seed=0)
+    Influence(distribution=Line(0.0, count=11), batch_size=5)(model, torch.rand(15, 1, 8, 8), seed=0)
     assert passes == {"forward": 3 * (11 + 2), "backward": 3 * 11}  # the point and the baseline: two more
 
 
@@ -198,7 +198,7 @@ def test_samples_are_not_kept(small_cnn: Model) -> None:
                 most = max(most, len(alive))
                 yield sample
 
-    influence(small_cnn, torch.rand(3, 1, 8, 8), distribution=Watched((0.1,) * 30), seed=0)
+    Influence(distribution=Watched((0.1,) * 30))(small_cnn, torch.rand(3, 1, 8, 8), seed=0)
     assert 0 < most <= 3
 
 
@@ -208,7 +208,7 @@ def test_samples_are_not_kept(small_cnn: Model) -> None:
 def test_preprocessing_is_a_part_of_the_model() -> None:
     layer = nn.Linear(4, 3)
     model = Model(seeded(layer, 1), input_shape=(4,), classes=CLASSES, preprocessing=Preprocessing((0.5,), (0.25,)))
-    found = influence(model, torch.rand(2, 4), quantity=ClassScore("cat"), seed=0)
+    found = Influence(quantity=ClassScore("cat"))(model, torch.rand(2, 4), seed=0)
     torch.testing.assert_close(found.influence, (layer.weight[0].detach() / 0.25).expand(2, -1))
 
 
@@ -221,7 +221,7 @@ def test_layers_that_work_in_place_give_the_same_answer() -> None:
     kept = x.clone()
     for place in ("input", "1"):
         plain, in_place = (
-            influence(network(i), x, slice=place, distribution=Line(-1.0, count=3), seed=0).influence
+            Influence(slice=place, distribution=Line(-1.0, count=3))(network(i), x, seed=0).influence
             for i in (False, True)
         )
         assert torch.equal(plain, in_place)
@@ -230,22 +230,22 @@ def test_layers_that_work_in_place_give_the_same_answer() -> None:
 
 def test_seeds_choose_the_noise_and_company_does_not(small_cnn: Model) -> None:
     x = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-    first, second = (influence(small_cnn, x, distribution=Gaussian(0.2, count=3), seed=s) for s in (1, 2))
-    alone = influence(small_cnn, x[2:3], distribution=Gaussian(0.2, count=3), seed=1)
+    first, second = (Influence(distribution=Gaussian(0.2, count=3))(small_cnn, x, seed=s) for s in (1, 2))
+    alone = Influence(distribution=Gaussian(0.2, count=3))(small_cnn, x[2:3], seed=1)
     assert not torch.allclose(first.influence, second.influence)
     torch.testing.assert_close(alone.influence[0], first.influence[2], atol=1e-7, rtol=1e-4)
 
 
 def test_works_where_gradients_are_switched_off(small_cnn: Model) -> None:
     with torch.no_grad():
-        assert influence(small_cnn, torch.rand(2, 1, 8, 8), seed=0).influence.abs().sum() > 0
+        assert Influence()(small_cnn, torch.rand(2, 1, 8, 8), seed=0).influence.abs().sum() > 0
 
 
 def test_names_are_looked_up_before_the_work_and_nothing_falls_back(small_cnn: Model) -> None:
     x = torch.rand(2, 1, 8, 8)
 
     def explain(**settings: Any) -> Explained:
-        return influence(small_cnn, x, seed=0, **settings)
+        return Influence(**settings)(small_cnn, x, seed=0)
 
     with pytest.raises(InputError, match="no class 'nine'"):
         explain(quantity=ClassScore("nine"))
@@ -278,12 +278,12 @@ def test_a_module_that_is_called_twice_needs_a_call() -> None:
 
     model, x = tabular(seeded(Twice(), 0)), noise(2, 4)
     with pytest.raises(SliceError, match="called 2 times"):
-        influence(model, x, slice="inner", seed=0)
-    first, second = (influence(model, x, slice="inner", call=i, seed=0).influence for i in (0, 1))
+        Influence(slice="inner")(model, x, seed=0)
+    first, second = (Influence(slice="inner", call=i)(model, x, seed=0).influence for i in (0, 1))
     assert not torch.allclose(first, second)
 
 
 def test_data_must_be_the_models(small_cnn: Model) -> None:
     other = Data(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]), ("a", "b", "c", "d"))
     with pytest.raises(InputError, match="classes"):
-        influence(small_cnn, other, seed=0)
+        Influence()(small_cnn, other, seed=0)

@@ -12,8 +12,9 @@ from torch import nn
 
 from browser import chromium
 from modelkeep import Data, Model
+from modelkeep.bias import SparseMitigation
 from modelkeep.core.slices import Place
-from modelkeep.explain import AgainstAll, ClassScore, Contrast, PredictedScore
+from modelkeep.explain import AgainstAll, ClassScore, Contrast, IntegratedGradients, PredictedScore
 from modelkeep.report import (
     a_few,
     bias,
@@ -45,7 +46,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [3, 1, 4],
         places=[Place("input"), Place("conv2_relu"), Place("linear1_relu")],
         quantities=(ClassScore("3"), ClassScore("8"), Contrast("3", "8")),
-        steps=3,
+        explainer=IntegratedGradients(steps=3),
         sheets=1,
         seed=0,
     )
@@ -94,7 +95,7 @@ def test_the_bias_page_opens_and_reads_well(tmp_path: Path) -> None:
     torch.manual_seed(0)
     data = datasets.load("breast-cancer", "test")
     model = Model(dense([30], 2), input_shape=(30,), classes=data.classes, bounds=None)
-    found = bias(model, data, train=datasets.load("breast-cancer"), method="l1", seed=0)
+    found = bias(model, data, train=datasets.load("breast-cancer"), mitigation=SparseMitigation(), seed=0)
     written, *_ = write_bias(found, tmp_path / "out")
     with chromium(tmp_path / "profile") as browser:
         browser.get(written.as_uri())

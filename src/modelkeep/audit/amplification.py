@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelkeep.audit.findings import Finding, Section
-from modelkeep.bias import Amplification, amplification
+from modelkeep.bias import Amplification, MeasureAmplification
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.report.measure import Measure, percent
@@ -23,7 +23,7 @@ def check_amplification(model: Model, data: Data, seed: int) -> Section:
     """The distance between what occurs and what is predicted, and whether it has a direction."""
     if (data.y == data.y[0]).all():
         return Section(TITLE, LEAD, findings=(_one_class(data),))
-    found = amplification(model, data, seed=seed)
+    found = MeasureAmplification()(model, data, seed=seed)
     picture = Picture.of(
         found.draw(),
         "Shares of the labels and of the predictions",

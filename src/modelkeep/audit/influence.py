@@ -10,7 +10,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.core.slices import Place
-from modelkeep.explain import ClassScore, DataSet, influence
+from modelkeep.explain import ClassScore, DataSet, Influence, IntegratedGradients
 from modelkeep.explain.places import last_inner_place
 from modelkeep.explain.units import units_of
 from modelkeep.report.explanations import a_few, explanations, usual_quantities
@@ -31,7 +31,7 @@ def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None
         a_few(data, MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES),
         places=[Place(name) for name in ("input", place) if name is not None],
         quantities=usual_quantities(model, data),
-        steps=20,
+        explainer=IntegratedGradients(steps=20),
         sheets=3,
         seed=seed,
     )
@@ -39,7 +39,7 @@ def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None
     findings, measures = [], []
     if still.any() and not still.all() and len(data) > 1:
         # Attribution to a feature that equals the baseline is 0 by definition; influence says what could happen.
-        sensitivity = influence(model, data, seed=seed).influence.abs()
+        sensitivity = Influence()(model, data, seed=seed).influence.abs()
         share = (sensitivity[:, still].sum(dim=1) / sensitivity.flatten(1).sum(dim=1).clamp_min(1e-30)).double()
         estimate = Estimate.bootstrap(share.numpy(), seed)
         measures.append(Measure("influence on inputs that never vary", estimate))
@@ -93,7 +93,7 @@ def _inner_picture(model: Model, data: Data, place: str, seed: int) -> Picture:
     """Which unit at the place speaks for which class: the mean influence, class by class."""
     rows = []
     for name in model.classes[:MOST_CLASSES]:
-        found = influence(model, data, slice=place, quantity=ClassScore(name), distribution=DataSet(), seed=seed)
+        found = Influence(slice=place, quantity=ClassScore(name), distribution=DataSet())(model, data, seed=seed)
         rows.append(units_of(found.influence, place))
     table = torch.cat(rows)
     strongest = table.abs().amax(dim=0).argsort(descending=True, stable=True)[:MOST_UNITS].sort().values

@@ -6,7 +6,7 @@ from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
-from modelkeep.explain import Shortcuts, Suspect, shortcuts
+from modelkeep.explain import FindShortcuts, Shortcuts, Suspect
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 
@@ -15,7 +15,7 @@ TAXONOMY = ("NIST AI 100-2 NISTAML.023", "MITRE ATLAS AML.T0020", "OWASP ML02:20
 
 def check_shortcuts(model: Model, data: Data, seed: int) -> Section:
     """Marks that stand in for a class, and places or features that decide alone, tested by transplanting them."""
-    found = shortcuts(model, data, examples=len(data), seed=seed)
+    found = FindShortcuts(examples=len(data))(model, data, seed=seed)
     findings = [
         finding
         for verdict, tell in (("planted", _planted), ("decisive", _decisive))

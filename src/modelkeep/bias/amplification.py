@@ -1,4 +1,4 @@
-"""Does the model predict some classes more often than they occur? (thesis 002, definition 9.1)"""
+"""Does the model predict some classes more often than they occur? (Leino2022, definition 9.1)"""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from modelkeep.bias.resampling import RESAMPLES, percentiles, resampled_counts
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
-FEWEST = 5  # examples that a distance between classes can be told from
+FEWEST = 5  # a distance between classes needs as many examples
 
 
 @dataclass(frozen=True)
@@ -107,42 +108,45 @@ class Amplification(Result, kind="amplification"):
         return plots.bars(shares, title="What occurs and what is predicted", x_label="share of the examples")
 
 
-def amplification(model: Model, data: Data, *, slice: str | None = None, seed: int) -> Amplification:
-    """Measure bias amplification (definition 9.1) and, for two classes, how much of it could be avoided.
+@declare("measurement", "amplification", access="weights", paper="Leino2022, definition 9.1")
+class MeasureAmplification:
+    """Bias amplification: by how much each class is predicted more often than it occurs.
 
-    With fewer than five examples nothing is said about what could be avoided.
-
-    Args:
-        model: The model; it is left as it was.
-        data: Examples that it was not trained on, with both classes (for more than two: with two or more of them).
-        slice: The features at which theorem 9.1 is asked, by a name from `model.slices()`. None is what the network's
-            last linear layer sees, or the input where it does not end in one.
-        seed: For the bootstrap.
+    For two classes it also says how much of it could be avoided (theorem 9.1), if there are five examples or more.
     """
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        place, features, logits = features_at(model, data, slice)
-        require_two_classes(data)
-        labels, predicted = data.y.numpy(), logits.argmax(dim=1).cpu().numpy()
-        counts = np.bincount(labels, minlength=len(data.classes))
-        majority = largest_class(data)
-        per_class, distance, by_chance, p_value = _compare(labels, predicted, len(data.classes), seed)
-        explanation = None
-        if len(data.classes) == 2 and len(data) >= FEWEST:
-            explanation = _explain(place, features, labels == majority, predicted == majority, seed)
-        return Amplification(
-            provenance=provenance(),
-            classes=data.classes,
-            majority=data.classes[majority],
-            accuracy=Estimate.rate(int((labels == predicted).sum()), len(labels)),
-            amplification=per_class[majority],
-            distance=distance,
-            by_chance=by_chance,
-            p_value=p_value,
-            labelled=tuple(Estimate.rate(int(count), len(labels)) for count in counts),
-            predicted=tuple(Estimate.rate(int((predicted == c).sum()), len(labels)) for c in range(len(counts))),
-            per_class=tuple(per_class),
-            explanation=explanation,
-        )
+
+    slice: str | None = setting(
+        "The features for theorem 9.1, by a name from `model.slices()`; else what the last linear layer sees, or the "
+        "input.",
+        default=None,
+    )
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Amplification:
+        """Measure on examples that the model was not trained on, of two classes or more."""
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+            place, features, logits = features_at(model, data, self.slice)
+            require_two_classes(data)
+            labels, predicted = data.y.numpy(), logits.argmax(dim=1).cpu().numpy()
+            counts = np.bincount(labels, minlength=len(data.classes))
+            majority = largest_class(data)
+            per_class, distance, by_chance, p_value = _compare(labels, predicted, len(data.classes), seed)
+            explanation = None
+            if len(data.classes) == 2 and len(data) >= FEWEST:
+                explanation = _explain(place, features, labels == majority, predicted == majority, seed)
+            return Amplification(
+                provenance=provenance(),
+                classes=data.classes,
+                majority=data.classes[majority],
+                accuracy=Estimate.rate(int((labels == predicted).sum()), len(labels)),
+                amplification=per_class[majority],
+                distance=distance,
+                by_chance=by_chance,
+                p_value=p_value,
+                labelled=tuple(Estimate.rate(int(count), len(labels)) for count in counts),
+                predicted=tuple(Estimate.rate(int((predicted == c).sum()), len(labels)) for c in range(len(counts))),
+                per_class=tuple(per_class),
+                explanation=explanation,
+            )
 
 
 def require_two_classes(data: Data) -> None:
@@ -155,7 +159,7 @@ def require_two_classes(data: Data) -> None:
 
 
 def largest_class(data: Data) -> int:
-    """The label of the majority, which the thesis calls class 1; the last of several that are equally large."""
+    """The label of the majority, which Leino2022 calls class 1; the last of several that are equally large."""
     counts = data.y.bincount(minlength=len(data.classes))
     return len(counts) - 1 - int(counts.flip(0).argmax())
 

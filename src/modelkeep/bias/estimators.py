@@ -1,4 +1,4 @@
-"""The mitigations as scikit-learn estimators around any binary linear classifier (thesis 002, 9.3).
+"""The mitigations as scikit-learn estimators around any binary linear classifier (Leino2022, section 9.3).
 
 Import this module on its own: it loads scikit-learn, which `modelkeep.bias` does not.
 """
@@ -13,7 +13,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from modelkeep.bias.selection import experts, parity, remove
+from modelkeep.bias.selection import remove, select_experts, select_parity
 
 
 class _Selecting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -66,29 +66,29 @@ class _Selecting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: i
 
 
 class FeatureParityClassifier(_Selecting):
-    """Feature parity: as many features towards one class as towards the other, see `modelkeep.bias.parity`.
+    """Feature parity: as many features towards one class as towards the other, see `modelkeep.bias.selection`.
 
     `estimator` is any linear classifier of two classes; by default a logistic regression that is trained by SGD.
     `support_` says which features are kept.
     """
 
     def _select(self, weights: Any, bias: float, X: Any, labels: Any) -> Any:
-        return parity(weights, X, labels)
+        return select_parity(weights, X, labels)
 
 
 class ExpertsClassifier(_Selecting):
-    """Experts: the `alpha_` most positive and `beta_` most negative features, see `modelkeep.bias.experts`.
+    """Experts: the `alpha_` most positive and `beta_` most negative features, see `modelkeep.bias.selection`.
 
     `estimator` is any linear classifier of two classes; by default a logistic regression that is trained by SGD.
     `support_` says which features are kept.
     """
 
     def _select(self, weights: Any, bias: float, X: Any, labels: Any) -> Any:
-        found = experts(weights, bias, X, labels)
+        found = select_experts(weights, bias, X, labels)
         self.alpha_, self.beta_ = found.alpha, found.beta
         return found.keep
 
 
 def sparse_classifier(*, strength: float = 1e-4, seed: int) -> SGDClassifier:
-    """The thesis' third mitigation, a logistic regression that is trained by SGD with an ℓ1 penalty."""
+    """The third mitigation (Leino2022, section 9.3): a logistic regression trained by SGD with an ℓ1 penalty."""
     return SGDClassifier(loss="log_loss", penalty="l1", alpha=strength, random_state=seed)

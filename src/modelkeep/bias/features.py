@@ -1,4 +1,4 @@
-"""Towards which class are the features of a network oriented, and how evenly? (thesis 002, 9.2)"""
+"""Towards which class are the features of a network oriented, and how evenly? (Leino2022, section 9.2)"""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from modelkeep.bias.head import features_at, find_head
 from modelkeep.bias.resampling import percentiles, resampled_counts
 from modelkeep.core import plots
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
-from modelkeep.explain import AgainstAll, influence
+from modelkeep.explain import AgainstAll, Influence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +34,8 @@ class Asymmetry(Result, kind="asymmetry"):
     `on_data` goes by the data: the sign of the feature's mean in the class minus that in all others. `by_influence`
     goes by the model: the sign of the feature's mean influence on the class's logit minus the mean of the others'. An
     even share is 0.5; features of no orientation (dead units, constant pixels) do not count. `majority` is the class of
-    the thesis' column "asymm.". Per feature: `orientation` (classes, d), -1, 0 or 1; `influence` (classes, d).
+    the column "asymm." in table 9.6 of Leino2022. Per feature: `orientation` (classes, d), -1, 0 or 1; `influence`
+    (classes, d).
     """
 
     slice: str
@@ -62,48 +64,53 @@ class Asymmetry(Result, kind="asymmetry"):
         return plots.bars(shares, title=f"Features at {self.slice}", x_label="share that is oriented towards the class")
 
 
-def asymmetry(model: Model, data: Data, *, slice: str | None = None, seed: int) -> Asymmetry:
+@declare("measurement", "asymmetry", access="weights", paper="Leino2022, section 9.2")
+class MeasureAsymmetry:
     """How unevenly the features at a slice are oriented towards the classes, on the data and by the model's influence.
 
-    Args:
-        model: The model; it is left as it was.
-        data: Examples of two or more classes.
-        slice: A name from `model.slices()`; every unit there is a feature. None is what the network's last linear layer
-            sees, or the input where it does not end in one.
-        seed: For the bootstrap over the examples.
+    Every unit of the slice is a feature.
     """
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        place, features, _ = features_at(model, data, slice)
-        require_two_classes(data)
-        z, labels = from_first(features.double().cpu().numpy()), data.y.numpy()
-        gaps, influences, on_data, by_influence = [], [], [], []
-        for c, name in enumerate(data.classes):
-            member, each = labels == c, _influences(model, data, name, slice, place, seed)
-            gaps.append(_gap(z, member, np.ones((1, len(z))))[0])
-            influences.append(each.mean(axis=0))
-            on_data.append(
-                _share(gaps[-1], (_gap(z, member, some) for some in resampled_counts(len(z), z.shape[1], seed)), len(z))
+
+    slice: str | None = setting(
+        "A name from `model.slices()`; else what the last linear layer sees, or the input.", default=None
+    )
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Asymmetry:
+        """Measure on examples of two classes or more. The seed is for the bootstrap over them."""
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+            place, features, _ = features_at(model, data, self.slice)
+            require_two_classes(data)
+            z, labels = from_first(features.double().cpu().numpy()), data.y.numpy()
+            gaps, influences, on_data, by_influence = [], [], [], []
+            for c, name in enumerate(data.classes):
+                member, each = labels == c, _influences(model, data, name, self.slice, place, seed)
+                gaps.append(_gap(z, member, np.ones((1, len(z))))[0])
+                influences.append(each.mean(axis=0))
+                on_data.append(
+                    _share(
+                        gaps[-1], (_gap(z, member, some) for some in resampled_counts(len(z), z.shape[1], seed)), len(z)
+                    )
+                )
+                by_influence.append(
+                    _share(influences[-1], (some @ each for some in resampled_counts(len(z), z.shape[1], seed)), len(z))
+                )
+            return Asymmetry(
+                provenance=provenance(),
+                slice=place,
+                classes=data.classes,
+                majority=data.classes[largest_class(data)],
+                on_data=tuple(on_data),
+                by_influence=tuple(by_influence),
+                orientation=torch.from_numpy(np.sign(np.stack(gaps))).to(torch.int8),
+                influence=torch.from_numpy(np.stack(influences)),
             )
-            by_influence.append(
-                _share(influences[-1], (some @ each for some in resampled_counts(len(z), z.shape[1], seed)), len(z))
-            )
-        return Asymmetry(
-            provenance=provenance(),
-            slice=place,
-            classes=data.classes,
-            majority=data.classes[largest_class(data)],
-            on_data=tuple(on_data),
-            by_influence=tuple(by_influence),
-            orientation=torch.from_numpy(np.sign(np.stack(gaps))).to(torch.int8),
-            influence=torch.from_numpy(np.stack(influences)),
-        )
 
 
 def _influences(model: Model, data: Data, name: str, slice: str | None, place: str, seed: int) -> Array:
     """The influence `(n, d)` of the features on the class's logit against the mean of the others."""
     head = find_head(model) if slice is None else None
     if head is None:
-        explained = influence(model, data, slice=place, quantity=AgainstAll(name), seed=seed)
+        explained = Influence(slice=place, quantity=AgainstAll(name))(model, data, seed=seed)
         return np.asarray(explained.influence.flatten(1).double())
     # The gradient of a linear classifier is the same everywhere.
     c, weight = model.class_index(name), head.weight.double().cpu().numpy()

@@ -1,4 +1,4 @@
-"""The bias amplification that nobody can avoid: theorem 9.1 for Gaussian classes (thesis 002, 9.1).
+"""The bias amplification that no classifier can avoid, for Gaussian classes (Leino2022, theorem 9.1).
 
 Where both classes are Gaussian with one covariance, even the best possible classifier predicts the majority more often
 than it occurs, and by how much depends on two numbers only: the prior of the majority and the Mahalanobis distance
@@ -43,7 +43,7 @@ def bayes_amplification(prior: float | Array, distance: float | Array) -> float 
     if not (D >= 0).all():
         raise bad_parameter("bayes_amplification", "distance", "a number of at least 0", distance)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # The thesis' equation 9.8 lacks the minus of β, which theorem 9.1 and equation 9.9 have.
+        # Equation 9.8 of Leino2022 lacks the minus of β, which theorem 9.1 and equation 9.9 have.
         beta = -(np.log(p) - np.log1p(-p)) / D
         # Theorem 9.1 with 1 - Φ(t) written as Φ(-t), which loses no digits.
         found = (1 - p) * ndtr(-beta - D / 2) - p * ndtr(beta - D / 2)
@@ -58,7 +58,7 @@ def mahalanobis(x0: Array, x1: Array, *, covariance: Literal["diagonal", "full",
     "diagonal" is the naive Bayes assumption of equation 9.1: variances pooled within the classes. "full" pools the
     whole covariance within the classes; the proof of theorem 9.1 holds for it just as well. "total" is the covariance
     of all examples whatever their class. It is not the theorem's, as the difference of the classes adds to it, so that
-    it cannot exceed 1 / sqrt(p (1 - p)); but it is what gives the distances in the thesis' table 9.2 (on the Wisconsin
+    it cannot exceed 1 / sqrt(p (1 - p)); but it is what gives the distances in table 9.2 of Leino2022 (on the Wisconsin
     breast cancer data 1.82, where "full" gives 3.8 and "diagonal" 8.4).
 
     >>> mahalanobis(np.array([[0.0], [2.0]]), np.array([[2.0], [4.0]]))  # means 1 and 3, pooled variance 2
@@ -105,7 +105,7 @@ def unbiased_squared_distance(difference: Array, variance: Array, n0: int, n1: i
 def bayes_classifier(prior: float, mean0: Array, mean1: Array, variance: Array) -> tuple[Array, float]:
     """The weights and the bias of the Bayes-optimal classifier: it predicts class 1 where `w @ x + b > 0` (eq. 9.2).
 
-    Two slips of the thesis are put right: the probability of class 1 is 1 / (1 + exp(-(w @ x + b))), with a minus; and
+    Two slips of Leino2022 are put right: the probability of class 1 is 1 / (1 + exp(-(w @ x + b))), with a minus; and
     b holds the sum of the means, not their difference, or equations 9.5 and 9.6 would not follow from it.
 
     >>> bayes_classifier(0.5, np.array([0.0]), np.array([2.0]), np.array([4.0]))

@@ -1,4 +1,4 @@
-"""The features of a network at a slice, and the linear classifier on top of the last of them (thesis 002, 9.3)."""
+"""The features of a network at a slice, and the linear head on top of the last of them (Leino2022, section 9.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which features a linear classifier keeps: feature parity and experts, in plain numbers (thesis 002, 9.3).
+"""Which features a linear classifier keeps: feature parity and experts, in plain numbers (Leino2022, section 9.3).
 
 A binary linear classifier predicts class 1 where `features @ weights + bias > 0`. A feature's influence is its weight.
 """
@@ -21,7 +21,7 @@ MOST_CELLS, MOST_PREDICTIONS = 4_000_000, 2_000_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class Experts:
+class Selection:
     """The features that are kept, `keep: (d,)`: the α most positive and the β most negative ones.
 
     `amplification` is E[F(x) - y] and `accuracy` the share of right answers, both on the data that were given. `exact`
@@ -37,7 +37,7 @@ class Experts:
 
 
 def orientation(features: Array, labels: Array) -> Array:
-    """Towards which class each feature is oriented: the sign of its mean in class 1 minus that in class 0 (9.2).
+    """The class that each feature is oriented towards: the sign of its mean in class 1 minus that in class 0.
 
     >>> orientation(np.array([[0.0, 3.0], [1.0, 2.0]]), np.array([0, 1]))
     array([ 1., -1.])
@@ -48,13 +48,13 @@ def orientation(features: Array, labels: Array) -> Array:
     return found
 
 
-def parity(weights: Array, features: Array, labels: Array) -> Array:
+def select_parity(weights: Array, features: Array, labels: Array) -> Array:
     """The features `(d,)` to keep so that as many are oriented towards class 0 as towards class 1.
 
     From the class with more features the least influential ones are dropped. Only features with a weight count.
 
     >>> features = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
-    >>> parity(np.array([0.1, 3.0, -2.0]), features, np.array([0, 1]))
+    >>> select_parity(np.array([0.1, 3.0, -2.0]), features, np.array([0, 1]))
     array([False,  True,  True])
     """
     _require_fit(weights, features, labels)
@@ -67,13 +67,13 @@ def parity(weights: Array, features: Array, labels: Array) -> Array:
     return keep
 
 
-def experts(weights: Array, bias: float, features: Array, labels: Array) -> Experts:
+def select_experts(weights: Array, bias: float, features: Array, labels: Array) -> Selection:
     """The α features of most positive and the β of most negative influence that amplify bias least.
 
     Among all (α, β) whose accuracy on these data is not below that of the whole model, the one of the smallest
-    absolute E[F(x) - y]. Keeping all features is always allowed, so neither number can get worse on these data. The
-    thesis does not say which of several best pairs to take. We take the most accurate, and then the one with the fewest
-    features: to remove weak ones is the aim, and data that are fitted perfectly cannot tell.
+    absolute E[F(x) - y]. Keeping all features is always allowed, so neither number can get worse on these data.
+    Leino2022 does not say which of several best pairs to take. We take the most accurate, and then the one with the
+    fewest features: to remove weak ones is the aim, and data that are fitted perfectly cannot tell.
 
     Scores of all pairs are sums of two running sums, so a pair costs one comparison per example. Where there are more
     than about 4,000 features (or very many examples), α and β run over a geometric grid in place of every number.
@@ -121,7 +121,7 @@ def experts(weights: Array, bias: float, features: Array, labels: Array) -> Expe
             break
         excess[i, j] = refused
     n = len(features)
-    return Experts(
+    return Selection(
         keep=keep,
         alpha=int(alphas[i]),
         beta=int(betas[j]),
@@ -134,8 +134,8 @@ def experts(weights: Array, bias: float, features: Array, labels: Array) -> Expe
 def remove(weights: Array, bias: float, means: Array, keep: Array) -> tuple[Array, float]:
     """The classifier without the features that are not kept, which then always stand at their mean.
 
-    The bias takes up weight × mean of each, so that the mean score stays what it was. (The thesis says that the product
-    is subtracted; with a bias that is added, as here, that would move the mean score by twice the product.)
+    The bias takes up weight × mean of each, so that the mean score stays what it was. (Leino2022
+    subtracts the product; with a bias that is added, as here, that would move the mean score by twice the product.)
 
     >>> remove(np.array([1.0, 2.0]), 0.5, np.array([3.0, 4.0]), np.array([True, False]))
     (array([1., 0.]), 8.5)

@@ -1,4 +1,4 @@
-"""A softmax classifier with an ℓ1 penalty, fitted exactly (thesis 002, 9.3: the third mitigation).
+"""A softmax classifier with an ℓ1 penalty, fitted exactly (Leino2022, section 9.3: the third mitigation).
 
 Our own solver, because scikit-learn's saga took nine to eighteen times as long for the same optimum on breast-cancer,
 and at a strength of 0.001 did not reach it in 20,000 rounds.

@@ -17,6 +17,7 @@ from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
 from modelkeep.cli.extract import extract
 from modelkeep.cli.harden import harden
+from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
 from modelkeep.core.errors import ModelKeepError
 
@@ -33,10 +34,10 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(audit)
-app.command()(explain)
+app.command(cls=method_command("explainer", "integrated-gradients", without=("call",)))(explain)
 app.command()(attack)
 app.command()(harden)
-app.command()(bias)
+app.command(cls=method_command("mitigation", "experts", selectors=("--mitigate",)))(bias)
 app.command()(extract)
 app.command()(complete)
 app.command()(methods)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -19,15 +19,14 @@ from modelkeep.cli.model_options import (
     training_data,
 )
 
-MitigationName = Literal["experts", "parity", "l1"]
-
 
 def bias(
+    context: typer.Context,
     model: ModelSource,
     data: DataSource,
     slice: Annotated[str | None, typer.Option(help="Whose features; else what the last linear layer sees.")] = None,
     mitigate: Annotated[
-        MitigationName | None, typer.Option(help="Make a model that amplifies less, by this method.")
+        str | None, typer.Option(help="Make a model that amplifies less: experts, parity or l1.")
     ] = None,
     train: Annotated[
         str | None, typer.Option(help="The training data, for --mitigate; of a built-in set it is known.")
@@ -58,6 +57,7 @@ def bias(
     from rich.console import Console
 
     from modelkeep import report as pages
+    from modelkeep.cli.method_options import make_method
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
 
@@ -67,9 +67,10 @@ def bias(
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     chosen_on = training_data(data, train, label, "--mitigate chooses features on") if mitigate is not None else None
+    mitigation = make_method(context) if mitigate is not None else None
     with progress.show():
         found = pages.bias(
-            loaded, examined, slice=slice, train=chosen_on, method=mitigate, name=Path(model).name, seed=seed
+            loaded, examined, slice=slice, train=chosen_on, mitigation=mitigation, name=Path(model).name, seed=seed
         )
     page, record, *pictures = pages.write_bias(found, out)
     saved = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,13 +22,12 @@ from modelkeep.cli.model_options import (
 if TYPE_CHECKING:
     from modelkeep import Data, Model
     from modelkeep.core.slices import Place
-    from modelkeep.explain import Quantity
+    from modelkeep.explain import Explainer, Quantity
     from modelkeep.report import Explanations
-
-MethodName = Literal["integrated-gradients", "saliency", "smooth-grad", "conductance", "grad-cam", "channel-influence"]
 
 
 def explain(
+    context: typer.Context,
     model: ModelSource,
     data: DataSource,
     why: Annotated[str | None, typer.Option(help="The class to explain; else the class that is predicted.")] = None,
@@ -38,9 +37,10 @@ def explain(
         typer.Option(help="A place in the network, or input; repeat it for more. NAME#1 is the second call of NAME."),
     ] = None,
     list_slices: Annotated[bool, typer.Option("--list-slices", help="Print the places, and do nothing else.")] = False,
-    method: Annotated[MethodName, typer.Option(help="How to explain.")] = "integrated-gradients",
-    steps: Annotated[int, typer.Option(min=1, help="Points of the line, or draws of the noise.")] = 50,
-    units: Annotated[int, typer.Option(min=0, help="Find out what so many of the strongest units stand for.")] = 3,
+    method: Annotated[
+        str, typer.Option(help="How to explain; `modelkeep methods explainer` lists them.")
+    ] = "integrated-gradients",
+    units: Annotated[int, typer.Option(min=0, help="For how many of the strongest units to say what they mean.")] = 3,
     examples: Annotated[int, typer.Option(min=1, max=64, help="How many examples, of all classes in turn.")] = 8,
     index: Annotated[list[int] | None, typer.Option(help="Explain this example of the data; repeat for more.")] = None,
     weights: Weights = None,
@@ -67,6 +67,7 @@ def explain(
 
     * `modelkeep explain efficientnet-lite0 --data photo.jpg --why daisy --rather-than bee`
     """
+    from modelkeep.cli.method_options import make_method
     from modelkeep.core import progress
     from modelkeep.report import explanations, write_explanations
 
@@ -74,10 +75,11 @@ def explain(
     if list_slices:
         typer.echo("\n".join(loaded.slices()))
         return
-    chosen = _chosen(examined, examples, index)
+    chosen = _choose(examined, examples, index)
     examined, labelled = in_classes_of(loaded, examined)
     quantities = _quantities(loaded, examined, why, rather_than)
-    places = [_place(text) for text in slice] if slice else _places(loaded, method)
+    explainer = make_method(context)
+    places = [_place(text) for text in slice] if slice else _places(loaded, explainer)
     with progress.show():
         found = explanations(
             loaded,
@@ -85,8 +87,7 @@ def explain(
             chosen,
             places=places,
             quantities=quantities,
-            method=method,
-            steps=steps,
+            explainer=explainer,
             sheets=units,
             labelled=labelled,
             name=Path(model).name,
@@ -120,23 +121,18 @@ def _place(text: str) -> Place:
     return Place(name, int(call)) if name and call.isdigit() else Place(text)
 
 
-def _places(model: Model, method: MethodName) -> list[Place]:
+def _places(model: Model, explainer: Explainer) -> list[Place]:
     """The input, the last feature map and the last place before the logits, as far as there are any."""
-    from modelkeep.core.errors import InputError
     from modelkeep.core.slices import Place
-    from modelkeep.explain.explainers import OF_FEATURE_MAPS
     from modelkeep.explain.places import last_feature_map, last_inner_place
 
-    maps = last_feature_map(model)
-    if method in OF_FEATURE_MAPS:
-        if maps is None:
-            raise InputError(f"{method} explains feature maps, and this network has none. Choose another --method.")
-        return [Place(maps)]
-    names = ["input", maps, last_inner_place(model)]
+    if explainer.of_feature_maps:
+        return [Place(explainer.usual_place(model))]
+    names = ["input", last_feature_map(model), last_inner_place(model)]
     return [Place(name) for name in dict.fromkeys(names) if name is not None]
 
 
-def _chosen(data: Data, count: int, index: list[int] | None) -> list[int]:
+def _choose(data: Data, count: int, index: list[int] | None) -> list[int]:
     """The examples that were asked for by number, else a few of each class."""
     from modelkeep.core.errors import InputError
     from modelkeep.report import a_few

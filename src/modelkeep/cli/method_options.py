@@ -36,6 +36,7 @@ def method_command(
     selectors: Sequence[str] = ("--method",),
     aliases: Mapping[str, Sequence[str]] | None = None,
     more: Sequence[Choice] = (),
+    without: Sequence[str] = (),
 ) -> type[TyperCommand]:
     """A class of command that takes the settings of the chosen method of `family` as options.
 
@@ -48,6 +49,7 @@ def method_command(
         selectors: The options by which the user names the method.
         aliases: Further options for a setting, such as `{"radius": ["--eps"]}`.
         more: Methods of other families that the user chooses as well, such as a guard beside an attack.
+        without: Settings that the verb chooses by itself, and for which there is no option.
     """
     choices = (Choice(family, tuple(selectors), default), *more)
 
@@ -67,7 +69,7 @@ def method_command(
 
         def get_params(self, ctx: Any) -> list[Any]:
             own = super().get_params(ctx)
-            taken = {name for each in own for name in [each.name, *each.opts]}
+            taken = {*without, *(name for each in own for name in [each.name, *each.opts])}
             made: list[Any] = []
             for method in ctx.meta.get(_CHOSEN, {}).values():
                 made += _parameters(method, taken | {each.name for each in made}, aliases or {})

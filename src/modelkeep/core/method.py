@@ -175,7 +175,8 @@ def settings_of(method: object) -> dict[str, Any]:
     for each, _ in _settings(type(method)):
         value = getattr(method, each.name)
         own = declaration_of(value)
-        told[each.name] = {"name": own.name, **settings_of(value)} if own is not None else _plain(value, describe)
+        # By family: a setting of the value may well be called `name`.
+        told[each.name] = {own.family: own.name, **settings_of(value)} if own is not None else _plain(value, describe)
     return told
 
 

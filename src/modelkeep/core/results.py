@@ -183,14 +183,13 @@ class Result:
 
     @property
     def command(self) -> str:
-        """The command that makes this result again; empty where it does not come from a declared method."""
+        """The command that makes this result again; empty where there is no such command."""
         p = self.provenance
         if p.method is None:
             return ""
-        verb, _, name = p.method.partition("/")
-        return " ".join(
-            filter(None, [f"modelkeep {verb} MODEL --data DATA --method {name}", p.options, f"--seed {p.seed}"])
-        )
+        family, _, name = p.method.partition("/")
+        verb = _VERBS.get(family, f"{family} MODEL --data DATA --method")
+        return " ".join(filter(None, [f"modelkeep {verb} {name}", p.options, f"--seed {p.seed}"])) if verb else ""
 
     def rows(self) -> list[tuple[str, str]]:
         """What a person reads: a label and a value per line."""
@@ -255,6 +254,13 @@ class Result:
             raise ResultError(f"This stored {found.__name__} is damaged: {error}") from error
 
 
+# The commands of the families that are not verbs themselves; a measurement is run from Python.
+_VERBS = {
+    "explainer": "explain MODEL --data DATA --method",
+    "hardening": "harden MODEL --data DATA --method",
+    "mitigation": "bias MODEL --data DATA --mitigate",
+    "measurement": "",
+}
 _KIND = re.compile(r'^class \w+\(\w+, kind="(?P<kind>[^"]+)"', re.MULTILINE)
 
 

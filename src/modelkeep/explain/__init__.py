@@ -1,29 +1,30 @@
-"""Explanations by influence: which part of the network makes it answer as it does (thesis 002, chapter 3)."""
+"""Explanations by influence: which part of the network makes it answer as it does (Leino2022, chapter 3)."""
 
 from __future__ import annotations
 
 from modelkeep.explain.distributions import DataSet, Distribution, Gaussian, Line, Path, Point, Points, Sampler
-from modelkeep.explain.influence import influence
-from modelkeep.explain.meaning.concept_sensitivity import ConceptSensitivity, Sensitivity, concept_sensitivity
-from modelkeep.explain.meaning.concepts import Concept, concept
-from modelkeep.explain.meaning.exemplars import Exemplars, exemplars
-from modelkeep.explain.meaning.explain_unit import explain_unit
-from modelkeep.explain.meaning.search_space import Transformations
-from modelkeep.explain.meaning.unit_sheet import Mover, UnitSheet
-from modelkeep.explain.meaning.visualisation import Visualised, visualise
-from modelkeep.explain.presets import (
-    channel_influence,
-    conductance,
-    grad_cam,
-    integrated_gradients,
-    saliency,
-    smooth_grad,
+from modelkeep.explain.explainers import (
+    ChannelInfluence,
+    Conductance,
+    Explainer,
+    GradCAM,
+    IntegratedGradients,
+    Saliency,
+    SmoothGrad,
 )
-from modelkeep.explain.quality.experts import Experts, experts
-from modelkeep.explain.quality.localisation import Localisation, localisation
-from modelkeep.explain.quality.occlusion import OcclusionCurve, isolation_test, occlusion_test
-from modelkeep.explain.quality.shortcuts import Shortcuts, Suspect, shortcuts
-from modelkeep.explain.quality.soundness import Criterion, Inside, Soundness, soundness
+from modelkeep.explain.influence import Influence
+from modelkeep.explain.meaning.concept_sensitivity import TCAV, ConceptSensitivity
+from modelkeep.explain.meaning.concepts import Concept, learn_concept
+from modelkeep.explain.meaning.exemplars import Exemplars, FindExemplars
+from modelkeep.explain.meaning.search_space import Transformations
+from modelkeep.explain.meaning.unit_explanation import ExplainUnits
+from modelkeep.explain.meaning.unit_sheet import UnitSheet
+from modelkeep.explain.meaning.visualisation import Visualise, Visualised
+from modelkeep.explain.quality.experts import Experts, MeasureExperts
+from modelkeep.explain.quality.localisation import Localisation, measure_localisation
+from modelkeep.explain.quality.occlusion import IsolationTest, OcclusionCurve, OcclusionTest
+from modelkeep.explain.quality.shortcuts import FindShortcuts, Shortcuts, Suspect
+from modelkeep.explain.quality.soundness import Inside, MeasureSoundness, Soundness
 from modelkeep.explain.quantities import (
     AgainstAll,
     Channel,
@@ -38,24 +39,36 @@ from modelkeep.explain.quantities import (
 from modelkeep.explain.result import Explained
 
 __all__ = [
+    "TCAV",
     "AgainstAll",
     "Channel",
+    "ChannelInfluence",
     "ClassScore",
     "Concept",
     "ConceptSensitivity",
+    "Conductance",
     "Contrast",
-    "Criterion",
     "DataSet",
     "Distribution",
     "Exemplars",
     "Experts",
+    "ExplainUnits",
     "Explained",
+    "Explainer",
+    "FindExemplars",
+    "FindShortcuts",
     "Gaussian",
+    "GradCAM",
+    "Influence",
     "Inside",
+    "IntegratedGradients",
+    "IsolationTest",
     "Line",
     "Localisation",
-    "Mover",
+    "MeasureExperts",
+    "MeasureSoundness",
     "OcclusionCurve",
+    "OcclusionTest",
     "OfInner",
     "OfLogits",
     "Path",
@@ -63,31 +76,17 @@ __all__ = [
     "Points",
     "PredictedScore",
     "Quantity",
+    "Saliency",
     "Sampler",
-    "Sensitivity",
     "Shortcuts",
+    "SmoothGrad",
     "Soundness",
     "Suspect",
     "Transformations",
     "Unit",
     "UnitSheet",
+    "Visualise",
     "Visualised",
-    "channel_influence",
-    "concept",
-    "concept_sensitivity",
-    "conductance",
-    "exemplars",
-    "experts",
-    "explain_unit",
-    "grad_cam",
-    "influence",
-    "integrated_gradients",
-    "isolation_test",
-    "localisation",
-    "occlusion_test",
-    "saliency",
-    "shortcuts",
-    "smooth_grad",
-    "soundness",
-    "visualise",
+    "learn_concept",
+    "measure_localisation",
 ]

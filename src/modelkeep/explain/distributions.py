@@ -1,24 +1,32 @@
-"""Distributions of interest: the points over which an explanation is to be faithful (thesis 002, 3.2.2)."""
+"""Distributions of interest: the points over which an explanation is to be faithful (Leino2022, section 3.2.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
 import torch
 
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.method import declare, setting
 
 Space = Literal["input", "slice"]
-"""Where a distribution lives: among the inputs, or among the values at the slice (thesis 002, after equation 3.1)."""
+"""Where a distribution lives: among the inputs, or among the values at the slice (Leino2022, after eq. 3.1)."""
+
+
+def _count(doc: str) -> Any:
+    return setting(doc, default=50, at_least=1)
+
+
+def _at() -> Any:
+    return setting("Where it lives: among the inputs, or at the slice.", default="input", choices=get_args(Space))
 
 
 class Distribution(Protocol):
     """A family of distributions, one around each explained point.
 
     `samples` yields, for points `centre: (n, ...)`, one sample per point and turn, all of the same weight
-    (equation 3.2). `origin` is the baseline that attribution is measured from, or None where there is none.
+    (Leino2022, eq. 3.2). `origin` is the baseline that attribution is measured from, or None where there is none.
     """
 
     @property
@@ -29,7 +37,7 @@ class Distribution(Protocol):
     def origin(self, centre: torch.Tensor) -> torch.Tensor | None: ...
 
 
-@dataclass(frozen=True)
+@declare("distribution", "point", kw_only=False)
 class Point:
     """All mass on the explained point: the model's behaviour there and nowhere else (a saliency map)."""
 
@@ -46,34 +54,31 @@ class Point:
         return "the point"
 
 
-@dataclass(frozen=True)
+@declare("distribution", "data-set", paper="Leino2022, eq. 3.2", kw_only=False)
 class DataSet(Point):
-    """Uniform on the data that is explained, or on its examples `of` one class: one explanation of them all.
+    """Uniform on the data that is explained, or on its examples of one class: one explanation of all of them.
 
-    This is the expectation of equation 3.2 over a collection of points. It is streamed: what is kept does not grow
-    with the number of examples.
+    It is streamed: memory does not grow with the number of examples.
     """
 
-    of: str | None = None
+    of: str | None = setting("Only the examples of this class.", default=None)
 
     def __str__(self) -> str:
         return "the data set" if self.of is None else f"the examples of '{self.of}'"
 
 
-@dataclass(frozen=True, eq=False)
+@declare("distribution", "line", paper="Sundararajan2017; Leino2022, eq. 3.3", kw_only=False)
 class Line:
-    """Uniform on the segment from `baseline` to the point: Integrated Gradients (equation 3.3).
+    """Uniform on the segment from a baseline to the point: Integrated Gradients.
 
-    The integral is taken by the midpoint rule with `count` points; the error that is left shows in the result's
-    efficiency gap. `baseline` is a number or one point of the space `at`: an input, or a value at the slice.
+    The integral is taken by the midpoint rule; the error that is left shows in the result's efficiency gap.
     """
 
-    baseline: float | torch.Tensor
-    count: int = 50
-    at: Space = "input"
+    baseline: float | torch.Tensor = setting("A number, or one point of the space.")
+    count: int = _count("Points on the line.")
+    at: Space = _at()
 
     def __post_init__(self) -> None:
-        _check("Line", self.count, self.at)
         if not torch.isfinite(torch.as_tensor(self.baseline)).all():
             raise bad_parameter("Line", "baseline", "finite", self.baseline)
 
@@ -96,20 +101,15 @@ class Line:
         return f"line from {start} at the {self.at}, {self.count} points"
 
 
-@dataclass(frozen=True, eq=False)
+@declare("distribution", "path", paper="Dhamdhere2019", kw_only=False)
 class Path(Line):
-    """The line at the input, followed at the slice, where the value z goes a curved way (conductance).
+    """The line at the input, followed at the slice, where the value takes a curved way (conductance).
 
     Attribution is then the sum of gradient times step of z, which is efficient at every slice; that of a `Line` is
     the mean gradient times the whole distance. At the input both are integrated gradients.
     """
 
-    at: Space = "input"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.at != "input":
-            raise bad_parameter("Path", "at", "'input'; a line at the slice is straight there", self.at)
+    at: Space = setting("A line at the slice is straight there.", default="input", choices=("input",))
 
     def ends(self, centre: torch.Tensor) -> Iterator[torch.Tensor]:
         """Where the step around each sample ends."""
@@ -120,21 +120,21 @@ class Path(Line):
         return f"{super().__str__()}, followed through the slice"
 
 
-@dataclass(frozen=True)
+@declare("distribution", "gaussian", paper="Smilkov2017", kw_only=False)
 class Gaussian:
-    """A normal distribution of standard deviation `sigma` around the point (SmoothGrad), `count` draws from it.
+    """A normal distribution around the point (SmoothGrad).
 
     All points get the same noise, so that the explanation of a point does not depend on which others are
     explained with it.
     """
 
-    sigma: float
-    count: int = 50
-    at: Space = "input"
+    sigma: float | torch.Tensor = setting("The standard deviation, a number or one per feature.")
+    count: int = _count("Draws.")
+    at: Space = _at()
 
     def __post_init__(self) -> None:
-        _check("Gaussian", self.count, self.at)
-        if not 0 < self.sigma < float("inf"):
+        sigma = torch.as_tensor(self.sigma)
+        if not ((sigma >= 0) & torch.isfinite(sigma)).all() or not (sigma > 0).any():
             raise bad_parameter("Gaussian", "sigma", "a number above 0", self.sigma)
 
     def samples(self, centre: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
@@ -142,24 +142,26 @@ class Gaussian:
         for _ in range(self.count):
             # Drawn on the CPU, so that every device sees the same numbers.
             noise = torch.randn(centre.shape[1:], generator=generator, dtype=centre.dtype)
-            yield centre + self.sigma * noise.to(centre.device)
+            yield centre + (self.sigma * noise).to(centre.device)
 
     def origin(self, centre: torch.Tensor) -> torch.Tensor | None:
         return None
 
     def __str__(self) -> str:
-        return f"Gaussian of sigma {self.sigma:g} at the {self.at}, {self.count} draws"
+        sigma = "a given sigma" if isinstance(self.sigma, torch.Tensor) else f"sigma {self.sigma:g}"
+        return f"Gaussian of {sigma} at the {self.at}, {self.count} draws"
 
 
-@dataclass(frozen=True, eq=False)
+@declare("distribution", "points", kw_only=False)
 class Points:
-    """Uniform on the given `values: (count, ...)`, inputs or values at the slice, whatever the explained point."""
+    """Uniform on given points, whatever the explained point."""
 
-    values: torch.Tensor
-    at: Space = "input"
+    values: torch.Tensor = setting("The points, `(count, ...)`: inputs or values at the slice.")
+    at: Space = _at()
 
     def __post_init__(self) -> None:
-        _check("Points", len(self.values), self.at)
+        if len(self.values) < 1:
+            raise bad_parameter("Points", "values", "at least one point", len(self.values))
         if not torch.isfinite(self.values).all():
             raise bad_parameter("Points", "values", "finite", "NaN or infinity")
 
@@ -183,20 +185,14 @@ class Points:
         return f"{self.count} given points at the {self.at}"
 
 
-@dataclass(frozen=True)
+@declare("distribution", "sampler", kw_only=False)
 class Sampler:
-    """Whatever `function` draws: it maps the explained points `(n, ...)` and a seeded generator to as many samples.
+    """What a function draws: it maps the explained points `(n, ...)` and a seeded generator to as many samples."""
 
-    Results call the distribution `name`.
-    """
-
-    name: str
-    function: Callable[[torch.Tensor, torch.Generator], torch.Tensor]
-    count: int = 50
-    at: Space = "input"
-
-    def __post_init__(self) -> None:
-        _check("Sampler", self.count, self.at)
+    name: str = setting("What results call the distribution.")
+    function: Callable[[torch.Tensor, torch.Generator], torch.Tensor] = setting("The function.")
+    count: int = _count("Draws.")
+    at: Space = _at()
 
     def samples(self, centre: torch.Tensor, seed: int) -> Iterator[torch.Tensor]:
         generator = torch.Generator().manual_seed(seed)
@@ -214,10 +210,3 @@ class Sampler:
 
     def __str__(self) -> str:
         return f"{self.name} at the {self.at}, {self.count} draws"
-
-
-def _check(function: str, count: int, at: Space) -> None:
-    if count < 1:
-        raise bad_parameter(function, "count", "at least 1", count)
-    if at not in ("input", "slice"):
-        raise bad_parameter(function, "at", "'input' or 'slice'", at)

@@ -1,91 +1,170 @@
-"""The methods by the names under which people ask for them, each at any place, with the settings that suit the data."""
+"""The methods that others know by name, as choices of place, quantity and distribution (Leino2022, section 3.4)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.errors import InputError
+from modelkeep.core.method import declaration_of, declare, setting
 from modelkeep.core.model import Model
-from modelkeep.core.slices import Place
-from modelkeep.explain import (
-    Distribution,
-    Explained,
-    Gaussian,
-    Line,
-    Path,
-    Point,
-    Quantity,
-    Sampler,
-    channel_influence,
-    grad_cam,
-    influence,
-)
+from modelkeep.explain.distributions import Distribution, Gaussian, Line, Path, Point
+from modelkeep.explain.influence import Influence
+from modelkeep.explain.places import last_feature_map
+from modelkeep.explain.quantities import PredictedScore, Quantity
+from modelkeep.explain.result import Explained
 
-Method = Literal["integrated-gradients", "saliency", "smooth-grad", "conductance", "grad-cam", "channel-influence"]
-METHODS: tuple[Method, ...] = get_args(Method)
-OF_FEATURE_MAPS: tuple[Method, ...] = ("grad-cam", "channel-influence")
-
-NOISE = 0.15  # the SmoothGrad paper's 10 % to 20 % of the range
-BATCH = 16
+NOISE = 0.15  # of the range of the inputs, or of each feature's spread: Smilkov2017 recommends 0.1 to 0.2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Explainer:
-    """A method for one model, on data like `data`: an empty picture or the average row is its baseline.
+    """What all explainers share."""
 
-    `steps` is the number of points of a line, or of draws.
+    of_feature_maps: ClassVar[bool] = False
+
+    slice: str | None = setting("A name from `model.slices()`; else the input, or the last feature map.", default=None)
+    call: int | None = setting("Which call of a module that is called more than once.", default=None)
+    quantity: Quantity = setting("What to explain.", default=PredictedScore())
+    # Small, because a large network holds all its activations for each of them.
+    batch_size: int = setting("Examples that are run at once.", default=16, at_least=1)
+
+    def __call__(self, model: Model, data: Data | torch.Tensor, *, seed: int = 0) -> Explained:
+        """Explain each of the examples."""
+        method = Influence(
+            slice=self.slice if self.slice is not None else self.usual_place(model),
+            call=self.call,
+            quantity=self.quantity,
+            distribution=self.suit(model, data).distribution(),
+            batch_size=self.batch_size,
+        )
+        return self.summarise(method(model, data, seed=seed))
+
+    def usual_place(self, model: Model) -> str:
+        """Where to explain if the user names no place."""
+        if not self.of_feature_maps:
+            return "input"
+        found = last_feature_map(model)
+        if found is None:
+            name = getattr(declaration_of(self), "name", type(self).__name__)
+            raise InputError(f"{name} explains feature maps, and this network has none. Choose another --method.")
+        return found
+
+    def suit(self, model: Model, data: Data | torch.Tensor) -> Self:
+        """The same explainer, with the settings that were left open chosen for this model and data like these."""
+        return self
+
+    def distribution(self) -> Distribution:
+        """The points over which the gradient is averaged."""
+        return Point()
+
+    def summarise(self, found: Explained) -> Explained:
+        """What the method makes of the influence."""
+        return found
+
+
+@declare("explainer", "integrated-gradients", access="weights", paper="Sundararajan2017; Leino2022, eq. 3.3")
+class IntegratedGradients(Explainer):
+    """The mean gradient on the line from a baseline, times the distance."""
+
+    baseline: float | torch.Tensor | None = setting(
+        "Where the line starts; else the lowest value of the inputs, or the mean row of a table.", default=None
+    )
+    steps: int = setting("Points on the line.", default=50, at_least=1)
+
+    def suit(self, model: Model, data: Data | torch.Tensor) -> Self:
+        usual = model.bounds[0] if model.bounds is not None else _inputs(data).mean(dim=0)
+        return replace(self, baseline=usual) if self.baseline is None else self
+
+    def distribution(self) -> Distribution:
+        assert self.baseline is not None
+        return Line(self.baseline, self.steps)
+
+
+@declare("explainer", "conductance", access="weights", paper="Dhamdhere2019")
+class Conductance(IntegratedGradients):
+    """The part of the input's integrated gradients that flows through each unit."""
+
+    def distribution(self) -> Distribution:
+        assert self.baseline is not None
+        return Path(self.baseline, self.steps)
+
+
+@declare("explainer", "saliency", access="weights", paper="Simonyan2014")
+class Saliency(Explainer):
+    """The gradient at the point."""
+
+
+@declare("explainer", "smooth-grad", access="weights", paper="Smilkov2017")
+class SmoothGrad(Explainer):
+    """The mean gradient under Gaussian noise."""
+
+    sigma: float | torch.Tensor | None = setting(
+        "The noise, in units of the input; else 0.15 of the inputs' range, or of each feature's spread.", default=None
+    )
+    steps: int = setting("Draws of the noise.", default=50, at_least=1)
+
+    def suit(self, model: Model, data: Data | torch.Tensor) -> Self:
+        bounds = model.bounds
+        usual = NOISE * (bounds[1] - bounds[0]) if bounds is not None else NOISE * spread(_inputs(data))
+        return replace(self, sigma=usual) if self.sigma is None else self
+
+    def distribution(self) -> Distribution:
+        assert self.sigma is not None
+        return Gaussian(self.sigma, self.steps)
+
+
+@declare("explainer", "grad-cam", access="weights", paper="Selvaraju2017")
+class GradCAM(Explainer):
+    """Each channel's mean influence times its activation.
+
+    The map that the paper shows is the positive part of the sum over channels, `found.heat().relu()`.
     """
 
-    method: Method
-    model: Model
-    data: Data
-    steps: int = 50
+    of_feature_maps: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise bad_parameter("Explainer", "method", f"one of {', '.join(METHODS)}", self.method)
-
-    def __call__(self, chosen: Data, place: Place, quantity: Quantity, seed: int) -> Explained:
-        """How the quantity depends on the place, for the chosen examples."""
-        if self.method in OF_FEATURE_MAPS:
-            preset = grad_cam if self.method == "grad-cam" else channel_influence
-            return preset(self.model, chosen, slice=place.name, call=place.call, quantity=quantity, seed=seed)
-        return influence(
-            self.model,
-            chosen,
-            slice=place.name,
-            call=place.call,
-            quantity=quantity,
-            distribution=self._distribution(),
-            batch_size=BATCH,
-            seed=seed,
+    def summarise(self, found: Explained) -> Explained:
+        mean = _require_map(found).influence.flatten(2).mean(dim=2)
+        shared = mean.reshape(*mean.shape, *[1] * (found.influence.ndim - 2)).expand_as(found.influence)
+        return replace(
+            found,
+            influence=shared,
+            attribution=shared * found.activation,
+            distribution=f"{found.distribution}, the mean of a channel's positions (Grad-CAM)",
         )
 
-    def _distribution(self) -> Distribution:
-        bounds = self.model.bounds
-        baseline = bounds[0] if bounds is not None else self.data.x.mean(dim=0)
-        match self.method:
-            case "saliency":
-                return Point()
-            case "conductance":
-                return Path(baseline, self.steps)
-            case "smooth-grad" if bounds is not None:
-                return Gaussian(NOISE * (bounds[1] - bounds[0]), self.steps)
-            case "smooth-grad":
-                return Sampler(f"Gaussian of {NOISE:g} of each feature's spread", self._noise, self.steps)
-            case _:
-                return Line(baseline, self.steps)
 
-    def _noise(self, centre: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """The same noise for every point, in units of each feature's spread."""
-        noise = torch.randn(centre.shape[1:], generator=generator)
-        return centre + (NOISE * spread(self.data) * noise).to(centre)
+@declare("explainer", "channel-influence", access="weights", paper="Leino2018")
+class ChannelInfluence(Explainer):
+    """How the quantity reacts when a whole channel rises: its influence summed over positions, `(n, channels)`."""
+
+    of_feature_maps: ClassVar[bool] = True
+
+    def summarise(self, found: Explained) -> Explained:
+        return replace(
+            found,
+            influence=_require_map(found).influence.flatten(2).sum(dim=2),
+            activation=found.activation.flatten(2).mean(dim=2),
+            distribution=f"{found.distribution}, all positions of a channel",
+        )
 
 
-def spread(data: Data) -> torch.Tensor:
-    """The standard deviation of each feature, 1 where there is only one example."""
-    return data.x.std(dim=0) if len(data) > 1 else torch.ones_like(data.x[0])
+def spread(x: torch.Tensor) -> torch.Tensor:
+    """The standard deviation of each feature of `x: (n, ...)`, 1 where there is only one example."""
+    return x.std(dim=0) if len(x) > 1 else torch.ones_like(x[0])
+
+
+def _inputs(data: Data | torch.Tensor) -> torch.Tensor:
+    return data.x if isinstance(data, Data) else data
+
+
+def _require_map(found: Explained) -> Explained:
+    if found.influence.ndim < 3:
+        raise InputError(
+            f"'{found.slice}' has units, not channels with positions: its value has shape "
+            f"{tuple(found.influence.shape[1:])}. Choose a convolution or what follows it."
+        )
+    return found

@@ -1,4 +1,4 @@
-"""Internal influence: the expected gradient of a quantity at a slice, over a distribution (thesis 002, 3.2.4)."""
+"""Internal influence: the mean gradient of a quantity at a slice, over a distribution (Leino2022, section 3.2.4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 
 from modelkeep.core import progress
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError, ModelError, bad_parameter
+from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import measured
 from modelkeep.core.slices import Cut, Slice
@@ -20,76 +21,64 @@ Found = dict[str, torch.Tensor]
 """What was found for some points, by the names of `Explained`'s fields."""
 
 
-def influence(
-    model: Model,
-    data: Data | torch.Tensor,
-    *,
-    slice: str = "input",
-    call: int | None = None,
-    quantity: Quantity = PredictedScore(),  # noqa: B008 - frozen, and the documented default
-    distribution: Distribution = Point(),  # noqa: B008
-    batch_size: int = 64,
-    seed: int,
-) -> Explained:
-    """How strongly each unit at the slice moves the quantity (definition 3.2), for each example.
+@declare("measurement", "influence", access="weights", paper="Leino2022, definition 3.2")
+class Influence:
+    """How strongly each unit at a slice moves a quantity, for each example.
 
     Each sample of the distribution costs one forward and one backward pass through the part of the network above
     the slice, and is added to a running sum: memory does not grow with their number. Tensors that pass around the
     slice are held fixed.
 
-    Args:
-        model: The model; it is left as it was.
-        data: The points to explain, `x: (n, *input_shape)`. Labels are used only by `DataSet(of=…)`.
-        slice: Where to measure: "input", or a name from `model.slices()`; `call` says which call of a module that
-            is called more than once.
-        quantity: What to explain.
-        distribution: Over which points. A `Line` has a baseline, and so gives attribution too; a `DataSet` gives one
-            explanation of all examples.
-        batch_size: Examples that are run at once.
-        seed: For distributions that draw.
-
     >>> layer = torch.nn.Linear(2, 2)
     >>> _ = layer.load_state_dict({"weight": torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "bias": torch.zeros(2)})
     >>> model = Model(layer, input_shape=(2,), classes=("cat", "dog"))
     >>> from modelkeep.explain import ClassScore
-    >>> influence(model, torch.zeros(1, 2), quantity=ClassScore("dog"), seed=0).influence
+    >>> Influence(quantity=ClassScore("dog"))(model, torch.zeros(1, 2)).influence
     tensor([[3., 4.]])
     """
-    if batch_size < 1:
-        raise bad_parameter("influence", "batch_size", "at least 1", batch_size)
-    if isinstance(data, Data):
-        model.require_fit(data)
-    if isinstance(distribution, DataSet) and distribution.of is not None:
-        data = _of_class(model, data, distribution.of)
-    x = model.check_inputs(data.x if isinstance(data, Data) else data)
-    fingerprint = data.fingerprint() if isinstance(data, Data) else None
-    score = quantity.score(model)
-    with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
-        cutting = model.slice(slice, call=call, until=quantity.place, skip="hold")
-        with progress.task(f"Influence at {slice}", len(x) * distribution.count) as task:
-            parts = (
-                _explain(model, cutting, part, score, distribution, seed, task) for part in torch.split(x, batch_size)
+
+    slice: str = setting("Where to measure: 'input', or a name from `model.slices()`.", default="input")
+    call: int | None = setting("Which call of a module that is called more than once.", default=None)
+    quantity: Quantity = setting("What to explain.", default=PredictedScore())
+    distribution: Distribution = setting("Over which points.", default=Point())
+    batch_size: int = setting("Examples that are run at once.", default=64, at_least=1)
+
+    def __call__(self, model: Model, data: Data | torch.Tensor, *, seed: int = 0) -> Explained:
+        """Explain the points `x: (n, *input_shape)`. Labels are used only by `DataSet(of=…)`."""
+        if isinstance(data, Data):
+            model.require_fit(data)
+        if isinstance(self.distribution, DataSet) and self.distribution.of is not None:
+            data = _of_class(model, data, self.distribution.of)
+        x = model.check_inputs(data.x if isinstance(data, Data) else data)
+        fingerprint = data.fingerprint() if isinstance(data, Data) else None
+        score = self.quantity.score(model)
+        with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
+            cutting = model.slice(self.slice, call=self.call, until=self.quantity.place, skip="hold")
+            with progress.task(f"Influence at {self.slice}", len(x) * self.distribution.count) as task:
+                parts = (
+                    _explain(model, cutting, part, score, self.distribution, seed, task)
+                    for part in torch.split(x, self.batch_size)
+                )
+                together = isinstance(self.distribution, DataSet)
+                found = _average(parts, len(x), len(model.classes)) if together else _joined(parts)
+            return Explained(
+                provenance=provenance(),
+                slice=self.slice,
+                call=self.call,
+                quantity=str(self.quantity),
+                distribution=str(self.distribution),
+                examples=len(x),
+                classes=model.classes,
+                features=data.features if isinstance(data, Data) else None,
+                bounds=model.bounds,
+                inputs=found["inputs"],
+                activation=found["activation"],
+                predicted=found["predicted"],
+                values=found["values"],
+                influence=found["influence"],
+                attribution=found.get("attribution"),
+                gap=found.get("gap"),
             )
-            together = isinstance(distribution, DataSet)
-            found = _average(parts, len(x), len(model.classes)) if together else _joined(parts)
-        return Explained(
-            provenance=provenance(),
-            slice=slice,
-            call=call,
-            quantity=str(quantity),
-            distribution=str(distribution),
-            examples=len(x),
-            classes=model.classes,
-            features=data.features if isinstance(data, Data) else None,
-            bounds=model.bounds,
-            inputs=found["inputs"],
-            activation=found["activation"],
-            predicted=found["predicted"],
-            values=found["values"],
-            influence=found["influence"],
-            attribution=found.get("attribution"),
-            gap=found.get("gap"),
-        )
 
 
 def gradient(

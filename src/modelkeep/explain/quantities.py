@@ -1,4 +1,4 @@
-"""Quantities of interest: what is to be explained, as a number per example (thesis 002, 3.2.1)."""
+"""Quantities of interest: what is to be explained, as a number per example (Leino2022, section 3.2.1)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.slices import Place
 
@@ -41,7 +42,7 @@ class _OfOutput:
         return None
 
 
-@dataclass(frozen=True)
+@declare("quantity", "predicted-score", kw_only=False)
 class PredictedScore(_OfOutput):
     """The logit of the class that the model predicts for each explained point."""
 
@@ -52,11 +53,11 @@ class PredictedScore(_OfOutput):
         return "predicted class"
 
 
-@dataclass(frozen=True)
+@declare("quantity", "class-score", kw_only=False)
 class ClassScore(_OfOutput):
     """The logit of one class: why `name`?"""
 
-    name: str
+    name: str = setting("The class.")
 
     def score(self, model: Model) -> Score:
         label = model.class_index(self.name)
@@ -66,12 +67,12 @@ class ClassScore(_OfOutput):
         return f"class '{self.name}'"
 
 
-@dataclass(frozen=True)
+@declare("quantity", "contrast", kw_only=False)
 class Contrast(_OfOutput):
     """The difference of two logits: why `name` rather than `against`?"""
 
-    name: str
-    against: str
+    name: str = setting("The class.")
+    against: str = setting("The other class.")
 
     def score(self, model: Model) -> Score:
         label, other = model.class_index(self.name), model.class_index(self.against)
@@ -83,14 +84,14 @@ class Contrast(_OfOutput):
         return f"class '{self.name}' rather than '{self.against}'"
 
 
-@dataclass(frozen=True)
+@declare("quantity", "against-all", kw_only=False)
 class AgainstAll(_OfOutput):
     """The logit of one class minus the mean of all others: why `name` rather than anything else?
 
     Without a name it is the class that the model predicts for each explained point.
     """
 
-    name: str | None = None
+    name: str | None = setting("The class; else the predicted one.", default=None)
 
     def score(self, model: Model) -> Score:
         one = (PredictedScore() if self.name is None else ClassScore(self.name)).score(model)
@@ -107,12 +108,12 @@ class AgainstAll(_OfOutput):
         return f"{name} rather than the others"
 
 
-@dataclass(frozen=True)
+@declare("quantity", "of-logits", kw_only=False)
 class OfLogits(_OfOutput):
-    """Any differentiable `function` of the logits, `(n, classes)` to `(n,)`; `name` is what results call it."""
+    """Any differentiable function of the logits, `(n, classes)` to `(n,)`."""
 
-    name: str
-    function: Callable[[torch.Tensor], torch.Tensor]
+    name: str = setting("What results call it.")
+    function: Callable[[torch.Tensor], torch.Tensor] = setting("The function.")
 
     def score(self, model: Model) -> Score:
         return lambda logits, _: self.function(logits)
@@ -123,20 +124,20 @@ class OfLogits(_OfOutput):
 
 @dataclass(frozen=True)
 class _OfInner:
-    """What the quantities of an inner place share. `call` says which call of a module that is called repeatedly."""
+    """What the quantities of an inner place share."""
 
-    at: str
-    index: int | tuple[int, ...]
-    call: int | None = None
+    at: str = setting("The place: a name from `model.slices()`.")
+    index: int | tuple[int, ...] = setting("A number, or one number per axis of the value there.")
+    call: int | None = setting("Which call of a module that is called more than once.", default=None)
 
     @property
     def place(self) -> Place | None:
         return Place(self.at, self.call)
 
 
-@dataclass(frozen=True)
+@declare("quantity", "unit", kw_only=False)
 class Unit(_OfInner):
-    """One unit of the value at the place `at`: `index` is a number, or one number per axis of that value."""
+    """One unit of the value at an inner place."""
 
     def score(self, model: Model) -> Score:
         index = self.index if isinstance(self.index, tuple) else (self.index,)
@@ -159,11 +160,11 @@ class Unit(_OfInner):
         return f"unit {self.index} of '{self.at}'"
 
 
-@dataclass(frozen=True)
+@declare("quantity", "channel", kw_only=False)
 class Channel(_OfInner):
-    """The mean of one channel of the feature map at the place `at`, over all positions."""
+    """The mean of one channel of the feature map at an inner place, over all positions."""
 
-    index: int
+    index: int = setting("The channel.")  # type: ignore[misc]  # it stays where the base has it, before `call`
 
     def score(self, model: Model) -> Score:
         def channel(value: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
@@ -178,14 +179,14 @@ class Channel(_OfInner):
         return f"channel {self.index} of '{self.at}'"
 
 
-@dataclass(frozen=True)
+@declare("quantity", "of-inner", kw_only=False)
 class OfInner:
-    """Any differentiable `function` of the value at the place `at`, `(n, ...)` to `(n,)`; results call it `name`."""
+    """Any differentiable function of the value at an inner place, `(n, ...)` to `(n,)`."""
 
-    name: str
-    at: str
-    function: Callable[[torch.Tensor], torch.Tensor]
-    call: int | None = None
+    name: str = setting("What results call it.")
+    at: str = setting("The place: a name from `model.slices()`.")
+    function: Callable[[torch.Tensor], torch.Tensor] = setting("The function.")
+    call: int | None = setting("Which call of a module that is called more than once.", default=None)
 
     @property
     def place(self) -> Place | None:

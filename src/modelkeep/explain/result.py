@@ -119,7 +119,7 @@ class Explained(Result, kind="explained"):
         if self.provenance.model != model.fingerprint():
             raise InputError(
                 "This explanation was made for another model, or for this one before its weights changed. "
-                "Explain this model with influence(...) first."
+                "Explain this model first."
             )
 
     def draw(self) -> Figure:

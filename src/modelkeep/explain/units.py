@@ -26,7 +26,7 @@ def spread_over(units: torch.Tensor, value: torch.Tensor, slice: str) -> torch.T
     return units.view(value.shape)
 
 
-def as_baseline(baseline: float | torch.Tensor, value: torch.Tensor, function: str) -> torch.Tensor:
+def expand_baseline(baseline: float | torch.Tensor, value: torch.Tensor, function: str) -> torch.Tensor:
     """The baseline for each number of `value: (n, *slice shape)`: a number for all, or one value at the slice."""
     away = torch.as_tensor(baseline, dtype=value.dtype, device=value.device)
     if not torch.isfinite(away).all():

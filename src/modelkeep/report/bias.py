@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-from modelkeep.bias import Amplification, Asymmetry, Mitigated, amplification, asymmetry, mitigate
+from modelkeep.bias import (
+    Amplification,
+    Asymmetry,
+    MeasureAmplification,
+    MeasureAsymmetry,
+    Mitigated,
+)
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Result, measured
 from modelkeep.report.picture import Picture
 from modelkeep.report.verdicts import amplification_verdict
 
-Mitigation = Literal["experts", "parity", "l1"]
+Mitigation = Callable[..., Mitigated]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,15 +82,17 @@ def bias(
     *,
     slice: str | None = None,
     train: Data | None = None,
-    method: Mitigation | None = None,
+    mitigation: Mitigation | None = None,
     name: str = "",
     seed: int,
 ) -> Bias:
-    """Measure the amplification on `data`, and with a `method` make a model that amplifies less, chosen on `train`."""
+    """Measure the amplification on `data`; with a `mitigation`, make a model from `train` that amplifies less."""
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
-        before = amplification(model, data, slice=slice, seed=seed)
-        features = asymmetry(model, data, slice=slice, seed=seed)
-        better = mitigate(model, train, method=method, seed=seed) if train is not None and method is not None else None
+        before = MeasureAmplification(slice=slice)(model, data, seed=seed)
+        features = MeasureAsymmetry(slice=slice)(model, data, seed=seed)
+        better = None
+        if train is not None and mitigation is not None:
+            better = mitigation(model, train, seed=seed)
         return Bias(
             provenance=provenance(),
             model_name=name or type(model.module).__name__,
@@ -92,5 +100,5 @@ def bias(
             before=before,
             features=features,
             mitigated=better,
-            after=amplification(better.model, data, slice=slice, seed=seed) if better is not None else None,
+            after=MeasureAmplification(slice=slice)(better.model, data, seed=seed) if better is not None else None,
         )

@@ -11,11 +11,22 @@ import torch
 from pydantic import Field
 
 from modelkeep.core.data import Data
+from modelkeep.core.method import declaration_of
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.core.slices import Place
-from modelkeep.explain import AgainstAll, ClassScore, Contrast, Explained, PredictedScore, Quantity, explain_unit
-from modelkeep.explain.explainers import BATCH, Explainer, Method, spread
+from modelkeep.explain import (
+    AgainstAll,
+    ClassScore,
+    Contrast,
+    Explained,
+    Explainer,
+    ExplainUnits,
+    IntegratedGradients,
+    PredictedScore,
+    Quantity,
+)
+from modelkeep.explain.explainers import spread
 from modelkeep.explain.units import units_of
 from modelkeep.report.picture import Picture
 from modelkeep.report.side_by_side import maps, unit_bars
@@ -121,14 +132,13 @@ def explanations(
     *,
     places: Sequence[Place],
     quantities: Sequence[Quantity],
-    method: Method = "integrated-gradients",
-    steps: int = 50,
+    explainer: Explainer = IntegratedGradients(),  # noqa: B008 - frozen
     sheets: int = 0,
     labelled: bool = True,
     name: str = "",
     seed: int,
 ) -> Explanations:
-    """Explain the examples of `data` at `index`: each of `quantities` at each of `places`, by one method.
+    """Explain the examples of `data` at `index`: each of `quantities` at each of `places`, by one explainer.
 
     Features of a table are measured in units of their spread over all of `data`; without that, millimetres would
     always seem to count more than metres. For the `sheets` strongest units of an inner place all of `data` is searched
@@ -136,7 +146,7 @@ def explanations(
     """
     model.require_fit(data)
     chosen = data.take(index)
-    explain = Explainer(method, model, data, steps)
+    explainer = explainer.suit(model, data)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         probabilities, predicted = model.probs(chosen.x).cpu().max(dim=1)
         examples = tuple(
@@ -145,8 +155,14 @@ def explanations(
                 index, chosen.y.tolist(), predicted.tolist(), probabilities.tolist(), strict=True
             )
         )
-        found = {place: [explain(chosen, place, quantity, seed) for quantity in quantities] for place in places}
-        described = [_at_slice(place, explained, examples, spread(data)) for place, explained in found.items()]
+        found = {
+            place: [
+                replace(explainer, slice=place.name, call=place.call, quantity=quantity)(model, chosen, seed=seed)
+                for quantity in quantities
+            ]
+            for place in places
+        }
+        described = [_at_slice(place, explained, examples, spread(data.x)) for place, explained in found.items()]
         if sheets:
             described = [
                 replace(at, sheet=_sheet(model, data, chosen, at, quantities[-1], sheets, seed)) for at in described
@@ -155,10 +171,15 @@ def explanations(
             provenance=provenance(),
             model_name=name or type(model.module).__name__,
             data_name=data.name,
-            method=method,
+            method=_name(explainer),
             examples=examples,
             slices=tuple(described),
         )
+
+
+def _name(explainer: Explainer) -> str:
+    own = declaration_of(explainer)
+    return own.name if own is not None else type(explainer).__name__
 
 
 def usual_quantities(model: Model, data: Data) -> tuple[Quantity, ...]:
@@ -230,17 +251,9 @@ def _sheet(
     if at.place.name == "input":
         return None
     units = [unit.index for unit in at.units[:count]]
-    found = explain_unit(
-        model,
-        chosen,
-        slice=at.place.name,
-        call=at.place.call,
-        quantity=quantity,
-        units=units,
-        exemplars_from=data,
-        batch_size=BATCH,
-        seed=seed,
-    )
+    found = ExplainUnits(
+        slice=at.place.name, call=at.place.call, quantity=quantity, units=units, exemplars_from=data, batch_size=16
+    )(model, chosen, seed=seed)
     told = (
         f"Each of the {len(units)} strongest units: how active it is on the data, the examples that activate it most, "
         "what in them does so, and an input that was optimised for it."

@@ -11,8 +11,8 @@ from modelkeep import Data, Model, Result
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError, SliceError
 from modelkeep.explain import ClassScore
-from modelkeep.explain.meaning.concept_sensitivity import Sensitivity, concept_sensitivity, holm
-from modelkeep.explain.meaning.concepts import Concept, concept, ridge
+from modelkeep.explain.meaning.concept_sensitivity import TCAV, Sensitivity, holm
+from modelkeep.explain.meaning.concepts import Concept, learn_concept, ridge
 
 UNITS = 12
 
@@ -36,7 +36,7 @@ def direction() -> torch.Tensor:
 
 def planted(model: Model, direction: torch.Tensor, n: int = 60, shift: float = 3.0, seed: int = 0) -> Concept:
     examples = noise(n, UNITS, seed=2 * seed) + shift * direction
-    return concept(model, examples, noise(n, UNITS, seed=2 * seed + 1), slice="0", name="stripes", seed=seed)
+    return learn_concept(model, examples, noise(n, UNITS, seed=2 * seed + 1), slice="0", name="stripes", seed=seed)
 
 
 def test_a_planted_direction_is_recovered(direction: torch.Tensor) -> None:
@@ -50,13 +50,13 @@ def test_a_planted_direction_is_recovered(direction: torch.Tensor) -> None:
 def test_a_quantity_that_depends_on_it_is_significant(direction: torch.Tensor) -> None:
     model = linear(direction)
     stripes = planted(model, direction)
-    (up,) = concept_sensitivity(model, noise(40, UNITS), stripes, quantity=ClassScore("cat"), seed=0).concepts
+    (up,) = TCAV(concepts=[stripes], quantity=ClassScore("cat"))(model, noise(40, UNITS), seed=0).concepts
     assert up.verdict == "raises it"
     assert up.score.value == 1
     assert up.p_value == 0.001
     model = linear(-direction)
-    (down,) = concept_sensitivity(
-        model, noise(40, UNITS), planted(model, direction), quantity=ClassScore("cat"), seed=0
+    (down,) = TCAV(concepts=[planted(model, direction)], quantity=ClassScore("cat"))(
+        model, noise(40, UNITS), seed=0
     ).concepts
     assert down.verdict == "lowers it"
     assert down.slope.value == pytest.approx(-up.slope.value)
@@ -69,8 +69,8 @@ def test_units_of_other_sizes_give_the_same_answer(direction: torch.Tensor) -> N
     for scale in (torch.ones(UNITS), size):
         model = linear(direction / scale)
         examples, others = (noise(60, UNITS) + 3 * direction) * scale, noise(60, UNITS, seed=1) * scale
-        stripes = concept(model, examples, others, slice="0", name="stripes", seed=0)
-        found += concept_sensitivity(model, noise(9, UNITS), stripes, quantity=ClassScore("cat"), seed=0).concepts
+        stripes = learn_concept(model, examples, others, slice="0", name="stripes", seed=0)
+        found += TCAV(concepts=[stripes], quantity=ClassScore("cat"))(model, noise(9, UNITS), seed=0).concepts
     assert found[0].accuracy == found[1].accuracy
     assert found[0].slope.value == pytest.approx(found[1].slope.value, rel=1e-4)
     assert found[0].p_value == found[1].p_value == 0.001
@@ -79,9 +79,7 @@ def test_units_of_other_sizes_give_the_same_answer(direction: torch.Tensor) -> N
 def test_the_slope_is_the_directional_derivative(direction: torch.Tensor) -> None:
     weight = noise(UNITS, seed=3)
     stripes = planted(linear(weight), direction)
-    (found,) = concept_sensitivity(
-        linear(weight), noise(9, UNITS), stripes, quantity=ClassScore("cat"), seed=0
-    ).concepts
+    (found,) = TCAV(concepts=[stripes], quantity=ClassScore("cat"))(linear(weight), noise(9, UNITS), seed=0).concepts
     assert found.slope.value == pytest.approx(float(weight.double() @ stripes.vector))
 
 
@@ -90,7 +88,7 @@ def test_a_concept_that_nothing_depends_on_is_not_claimed(direction: torch.Tenso
     weight -= (weight @ direction) * direction
     model = linear(weight)
     stripes = planted(model, direction, n=300)
-    (found,) = concept_sensitivity(model, noise(40, UNITS), stripes, quantity=ClassScore("cat"), seed=0).concepts
+    (found,) = TCAV(concepts=[stripes], quantity=ClassScore("cat"))(model, noise(40, UNITS), seed=0).concepts
     assert stripes.there
     assert found.verdict == "not significant"
     assert not found.significant
@@ -102,8 +100,8 @@ def test_noise_is_rarely_called_a_concept_and_its_p_values_are_uniform(direction
     runs, low, there, claimed = 200, 0, 0, 0
     for seed in range(runs):
         nothing = planted(model, direction, n=30, shift=0.0, seed=seed)
-        (found,) = concept_sensitivity(
-            model, noise(9, UNITS), nothing, quantity=ClassScore("cat"), permutations=99, seed=seed
+        (found,) = TCAV(concepts=[nothing], quantity=ClassScore("cat"), permutations=99)(
+            model, noise(9, UNITS), seed=seed
         ).concepts
         low += found.p_value <= 0.05
         there += nothing.there
@@ -116,7 +114,7 @@ def test_noise_is_rarely_called_a_concept_and_its_p_values_are_uniform(direction
 def test_several_concepts_are_corrected_for_their_number(direction: torch.Tensor) -> None:
     model = linear(direction)
     concepts = [planted(model, direction), planted(model, direction, shift=0.0, seed=3), planted(model, direction)]
-    found = concept_sensitivity(model, noise(40, UNITS), concepts, quantity=ClassScore("cat"), seed=0).concepts
+    found = TCAV(concepts=concepts, quantity=ClassScore("cat"))(model, noise(40, UNITS), seed=0).concepts
     assert [c.adjusted for c in found] == holm([c.p_value for c in found])
     assert found[0].adjusted == pytest.approx(0.003)
     assert found[1].verdict == "not linearly there"
@@ -142,11 +140,11 @@ def test_weights_are_those_of_ridge_regression() -> None:
 def test_channels_of_a_feature_map_are_averaged_over_positions(small_cnn: Model) -> None:
     """Bright against dark: the slope along the concept is the change when it is added at all positions."""
     bright, dark = 0.5 + noise(30, 1, 8, 8).sigmoid() / 2, noise(30, 1, 8, 8, seed=1).sigmoid() / 2
-    light = concept(small_cnn, bright, dark, slice="2", name="light", seed=0)
+    light = learn_concept(small_cnn, bright, dark, slice="2", name="light", seed=0)
     assert light.vector.shape == (4,)
     assert light.there
     data = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    (found,) = concept_sensitivity(small_cnn, data, light, quantity=ClassScore("two"), seed=0).concepts
+    (found,) = TCAV(concepts=[light], quantity=ClassScore("two"))(small_cnn, data, seed=0).concepts
     cut = small_cnn.slice("2")
     with torch.no_grad():
         here = cut.h(data)
@@ -161,7 +159,7 @@ def test_each_unit_tells_how_well_it_alone_separates() -> None:
     examples[:, 0] += 9
     examples[:, 1] -= 9
     examples[:, 2] = others[:, 2] = 0
-    found = concept(model, examples, others, slice="0", name="c", seed=0)
+    found = learn_concept(model, examples, others, slice="0", name="c", seed=0)
     assert found.unit(0).value == 1
     assert found.unit(1).value == 0
     assert found.unit(2).value == 0.5
@@ -175,7 +173,7 @@ def test_reads_stores_and_draws_itself(direction: torch.Tensor) -> None:
     again = Result.from_json(stripes.to_json())
     assert isinstance(again, Concept)
     data = Data(noise(40, UNITS), torch.arange(40) % 2, ("cat", "dog"))
-    found = concept_sensitivity(model, data, [again], quantity=ClassScore("cat"), seed=0)
+    found = TCAV(concepts=[again], quantity=ClassScore("cat"))(model, data, seed=0)
     assert found.provenance.data == data.fingerprint()
     assert Result.from_json(found.to_json()).to_json() == found.to_json()
     assert dict(found.rows())["stripes"].startswith("raises it (score 1.000")
@@ -184,18 +182,18 @@ def test_reads_stores_and_draws_itself(direction: torch.Tensor) -> None:
 
 def test_what_cannot_be_used_is_refused(direction: torch.Tensor) -> None:
     model, x = linear(direction), noise(9, UNITS)
-    with pytest.raises(InputError, match=r"'others' parameter of concept must be at least 6 inputs\. Got 5"):
-        concept(model, x, x[:5], slice="0", name="c", seed=0)
+    with pytest.raises(InputError, match=r"'others' parameter of learn_concept must be at least 6 inputs\. Got 5"):
+        learn_concept(model, x, x[:5], slice="0", name="c", seed=0)
     with pytest.raises(SliceError, match="Cannot cut at 'layer'"):
-        concept(model, x, x, slice="layer", name="c", seed=0)
+        learn_concept(model, x, x, slice="layer", name="c", seed=0)
     stripes = planted(model, direction)
     with pytest.raises(InputError, match="no class 'cow'"):
-        concept_sensitivity(model, x, stripes, quantity=ClassScore("cow"), seed=0)
+        TCAV(concepts=[stripes], quantity=ClassScore("cow"))(model, x, seed=0)
     with pytest.raises(InputError, match="learned from another model"):
-        concept_sensitivity(linear(-direction), x, stripes, quantity=ClassScore("cat"), seed=0)
+        TCAV(concepts=[stripes], quantity=ClassScore("cat"))(linear(-direction), x, seed=0)
     with pytest.raises(InputError, match="at least one concept"):
-        concept_sensitivity(model, x, [], quantity=ClassScore("cat"), seed=0)
+        TCAV(concepts=[], quantity=ClassScore("cat"))(model, x, seed=0)
     with pytest.raises(InputError, match="'permutations'"):
-        concept_sensitivity(model, x, stripes, quantity=ClassScore("cat"), permutations=5, seed=0)
+        TCAV(concepts=[stripes], quantity=ClassScore("cat"), permutations=5)(model, x, seed=0)
     with pytest.raises(InputError, match="'level'"):
-        concept_sensitivity(model, x, stripes, quantity=ClassScore("cat"), level=1.0, seed=0)
+        TCAV(concepts=[stripes], quantity=ClassScore("cat"), level=1.0)(model, x, seed=0)

@@ -16,7 +16,7 @@ from modelkeep.core import plots
 from modelkeep.core.errors import InputError, SliceError
 from modelkeep.explain import Channel, ClassScore, OfInner, PredictedScore, Unit
 from modelkeep.explain.meaning.search_space import COLOURS, SearchSpace, Transformations, from_spectrum, to_spectrum
-from modelkeep.explain.meaning.visualisation import Visualised, visualise
+from modelkeep.explain.meaning.visualisation import Visualise, Visualised
 
 STILL = Transformations(rotation=0.0, scaling=0.0, jitter=0.0)
 
@@ -41,13 +41,8 @@ def table(n: int, width: int, seed: int = 0) -> Data:
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (-3.0, 5.0)])
 def test_of_a_linear_model_in_bounds_it_is_the_sign_pattern(bounds: tuple[float, float]) -> None:
     weight = noise(1, 6, 6)
-    found = visualise(
-        linear(weight, bounds),
-        ClassScore("cat"),
-        parametrisation="pixels",
-        transformations=STILL,
-        learning_rate=0.5,
-        seed=0,
+    found = Visualise(quantity=ClassScore("cat"), parametrisation="pixels", transformations=STILL, learning_rate=0.5)(
+        linear(weight, bounds), seed=0
     )
     corner = torch.where(weight > 0, bounds[1], bounds[0])
     torch.testing.assert_close(found.input, corner, atol=0.01 * (bounds[1] - bounds[0]), rtol=0)
@@ -58,7 +53,7 @@ def test_of_a_linear_model_in_bounds_it_is_the_sign_pattern(bounds: tuple[float,
 def test_of_a_linear_model_without_bounds_it_is_the_gradient_in_standard_deviations() -> None:
     """The maximum of w·x with ‖(x - mean) / std‖ ≤ √d is at u = √d (std·w) / ‖std·w‖."""
     weight, data = noise(8, seed=1), table(200, 8)
-    found = visualise(linear(weight, None), ClassScore("cat"), data=data, seed=0)
+    found = Visualise(quantity=ClassScore("cat"))(linear(weight, None), data=data, seed=0)
     slope = weight * data.x.std(dim=0, correction=0)
     expected = math.sqrt(8) * slope / slope.norm()
     torch.testing.assert_close(found.deviation, expected, atol=1e-3, rtol=1e-3)
@@ -70,7 +65,7 @@ def test_an_interior_maximum_is_found() -> None:
     model = Model(nn.Sequential(nn.Identity(), nn.Linear(3, 2)), input_shape=(3,), classes=2)
     wanted = torch.tensor([0.2, 0.5, 0.9])
     near = OfInner("near", "0", lambda z: -((z - wanted) ** 2).sum(dim=1))
-    torch.testing.assert_close(visualise(model, near, seed=0).input, wanted, atol=1e-3, rtol=0)
+    torch.testing.assert_close(Visualise(quantity=near)(model, seed=0).input, wanted, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("parametrisation", ["fourier", "pixels"])
@@ -80,7 +75,7 @@ def test_it_beats_the_best_example(small_cnn: Model, parametrisation: str) -> No
         hidden = small_cnn.module[:6](data.x)  # type: ignore[index]
     unit = int(hidden.mean(dim=0).argmax())
     for quantity in (ClassScore("two"), Channel("1", 2), Unit("5", unit)):
-        found = visualise(small_cnn, quantity, data=data, parametrisation=parametrisation, seed=0)  # type: ignore[arg-type]
+        found = Visualise(quantity=quantity, parametrisation=parametrisation)(small_cnn, data=data, seed=0)  # type: ignore[arg-type]
         assert found.best_value is not None
         assert found.value > found.best_value > found.on_noise.value
         assert 0 <= found.input.min()
@@ -96,7 +91,7 @@ def test_the_network_runs_only_up_to_the_unit(small_cnn: Model) -> None:
         part.register_forward_hook(lambda *_, name=name: ran.append(name))
         for name, part in small_cnn.module.named_modules()
     ]
-    visualise(small_cnn, Channel("1", 2), steps=50, seed=0)
+    Visualise(quantity=Channel("1", 2), steps=50)(small_cnn, seed=0)
     for handle in handles:
         handle.remove()
     assert ran.count("0") > 50
@@ -114,10 +109,10 @@ def test_a_unit_that_is_dead_on_faint_noise_is_still_found() -> None:
     x = torch.zeros(3, 1, 4, 4)
     x[1, 0, 1, 1] = 1.0
     data = Data(x, torch.zeros(3, dtype=torch.int64), ("0", "1"))
-    found = visualise(model, Unit("2", 0), data=data, parametrisation="pixels", transformations=STILL, seed=0)
+    found = Visualise(quantity=Unit("2", 0), parametrisation="pixels", transformations=STILL)(model, data=data, seed=0)
     assert found.flat  # a hundredth below the brightest there is, the sigmoid's start, it is still silent
     detector.bias.data[0] = -9.5
-    found = visualise(model, Unit("2", 0), data=data, parametrisation="pixels", transformations=STILL, seed=0)
+    found = Visualise(quantity=Unit("2", 0), parametrisation="pixels", transformations=STILL)(model, data=data, seed=0)
     assert not found.flat
     assert found.value > 0.4
     assert found.start == "best example"
@@ -129,14 +124,14 @@ def test_a_unit_that_never_changes_is_called_flat() -> None:
         layer.weight.fill_(-1.0)
         layer.bias.fill_(-1.0)
     model = Model(nn.Sequential(nn.Flatten(), layer, nn.ReLU(), nn.Linear(2, 2)), input_shape=(1, 4, 4), classes=2)
-    found = visualise(model, Unit("2", 0), steps=5, seed=0)
+    found = Visualise(quantity=Unit("2", 0), steps=5)(model, seed=0)
     assert found.flat
     assert found.value == 0
     assert "does not change" in dict(found.rows())["there"]
 
 
 def test_the_same_seed_gives_the_same_input_and_another_one_another(small_cnn: Model) -> None:
-    first, again, other = (visualise(small_cnn, ClassScore("one"), steps=20, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (Visualise(quantity=ClassScore("one"), steps=20)(small_cnn, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(first.input, again.input)
     assert torch.equal(first.curve, again.curve)
     assert not torch.equal(first.input, other.input)
@@ -209,8 +204,8 @@ def test_a_turned_dot_of_a_wide_image_keeps_its_distance() -> None:
 def test_reads_stores_and_draws_itself(small_cnn: Model) -> None:
     data = table(30, 8)
     found = [
-        visualise(small_cnn, Channel("2", 1), steps=3, seed=4),
-        visualise(linear(noise(8), None), ClassScore("cat"), data=data, steps=3, seed=4),
+        Visualise(quantity=Channel("2", 1), steps=3)(small_cnn, seed=4),
+        Visualise(quantity=ClassScore("cat"), steps=3)(linear(noise(8), None), data=data, seed=4),
     ]
     for result in found:
         again = Result.from_json(result.to_json())
@@ -224,20 +219,20 @@ def test_reads_stores_and_draws_itself(small_cnn: Model) -> None:
 def test_what_cannot_be_asked_is_refused(small_cnn: Model) -> None:
     flat = linear(noise(8), None)
     with pytest.raises(InputError, match="no class 'cow'"):
-        visualise(small_cnn, ClassScore("cow"), seed=0)
+        Visualise(quantity=ClassScore("cow"))(small_cnn, seed=0)
     with pytest.raises(SliceError, match="Cannot cut at 'conv'"):
-        visualise(small_cnn, Unit("conv", 0), seed=0)
+        Visualise(quantity=Unit("conv", 0))(small_cnn, seed=0)
     with pytest.raises(InputError, match="0 to 3 at '2'"):
-        visualise(small_cnn, Channel("2", 4), seed=0)
+        Visualise(quantity=Channel("2", 4))(small_cnn, seed=0)
     with pytest.raises(InputError, match="no predicted class"):
-        visualise(small_cnn, PredictedScore(), seed=0)
+        Visualise(quantity=PredictedScore())(small_cnn, seed=0)
     with pytest.raises(InputError, match="Give data="):
-        visualise(flat, ClassScore("cat"), seed=0)
+        Visualise(quantity=ClassScore("cat"))(flat, seed=0)
     with pytest.raises(InputError, match="'parametrisation'"):
-        visualise(flat, ClassScore("cat"), data=table(9, 8), parametrisation="fourier", seed=0)
+        Visualise(quantity=ClassScore("cat"), parametrisation="fourier")(flat, data=table(9, 8), seed=0)
     with pytest.raises(InputError, match="'steps'"):
-        visualise(small_cnn, ClassScore("one"), steps=0, seed=0)
+        Visualise(quantity=ClassScore("one"), steps=0)(small_cnn, seed=0)
     with pytest.raises(InputError, match="'learning_rate'"):
-        visualise(small_cnn, ClassScore("one"), learning_rate=0.0, seed=0)
+        Visualise(quantity=ClassScore("one"), learning_rate=0.0)(small_cnn, seed=0)
     with pytest.raises(InputError, match="one number per example"):
-        visualise(small_cnn, OfInner("all", "4", lambda z: z), seed=0)
+        Visualise(quantity=OfInner("all", "4", lambda z: z))(small_cnn, seed=0)

@@ -9,7 +9,7 @@ from torch import nn
 from modelkeep import Data, Model
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError, SliceError
-from modelkeep.explain import experts
+from modelkeep.explain import MeasureExperts
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import small_cnn
@@ -32,7 +32,7 @@ def specialists() -> tuple[Model, Data]:
 
 def test_one_unit_carries_its_class() -> None:
     model, data = specialists()
-    found = experts(model, data, slice="1", name="c", keep=(0, 1, 3, 9), seed=0)
+    found = MeasureExperts(slice="1", name="c", keep=(0, 1, 3, 9))(model, data, seed=0)
     assert int(found.order[0]) == 2
     assert [kept.units for kept in found.kept] == [0, 1, 3]
     nothing, one, _ = found.kept
@@ -50,7 +50,7 @@ def test_one_unit_carries_its_class() -> None:
 def test_the_mean_as_baseline_keeps_what_is_common() -> None:
     """Zero units kept at the mean of the data is the same answer for all: that of the mean activation."""
     model, data = specialists()
-    found = experts(model, data, slice="1", name="a", keep=(0,), baseline="mean", seed=0)
+    found = MeasureExperts(slice="1", name="a", keep=(0,), baseline="mean")(model, data, seed=0)
     assert found.kept[0].recall.value == 1.0
     assert found.kept[0].accuracy.value == 0.25
 
@@ -60,9 +60,9 @@ def test_a_few_channels_of_a_trained_network_do_better_than_random_ones() -> Non
     torch.manual_seed(0)
     model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=train.classes)
     fit(model, train, cross_entropy, Recipe(epochs=4, batch_size=64, learning_rate=3e-3), seed=0)
-    found = experts(model, test, slice="linear1_relu", name="6", keep=(4, 16), seed=0)
+    found = MeasureExperts(slice="linear1_relu", name="6", keep=(4, 16))(model, test, seed=0)
     assert found.kept[1].recall.low > found.random[1].recall.high
-    maps = experts(model, test, slice="conv2_relu", name="6", keep=(8,), seed=0)
+    maps = MeasureExperts(slice="conv2_relu", name="6", keep=(8,))(model, test, seed=0)
     assert maps.whole.units == 32
     for result in (found, maps):
         assert "recall with all" in str(result)
@@ -79,8 +79,8 @@ def test_nonsense_is_refused() -> None:
         ({"name": "e"}, "no class 'e'"),
     ):
         with pytest.raises(InputError, match=message):
-            experts(model, data, **{"slice": "1", "name": "a", "seed": 0, **wrong})  # type: ignore[arg-type]
+            MeasureExperts(**{"slice": "1", "name": "a", **wrong})(model, data)  # type: ignore[arg-type]
     with pytest.raises(SliceError, match="nowhere"):
-        experts(model, data, slice="nowhere", name="a", seed=0)
+        MeasureExperts(slice="nowhere", name="a")(model, data, seed=0)
     with pytest.raises(InputError, match="no example of 'd'"):
-        experts(model, data.take([0, 1, 2]), slice="1", name="d", seed=0)
+        MeasureExperts(slice="1", name="d")(model, data.take([0, 1, 2]), seed=0)

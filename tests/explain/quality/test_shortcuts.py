@@ -15,7 +15,7 @@ from modelkeep import Data, Model, Preprocessing
 from modelkeep.core import plots
 from modelkeep.core.contract import check_method
 from modelkeep.core.errors import InputError
-from modelkeep.explain import Shortcuts, shortcuts
+from modelkeep.explain import FindShortcuts, Shortcuts
 from modelkeep.explain.quality.regions import candidates, feature, rectangle, set_apart
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
@@ -53,7 +53,7 @@ def test_a_mark_is_named_exactly(side: int, down: float, across: float, value: f
     """Any size, any place, brighter or darker than everything else."""
     top, left = round(down * (12 - side)), round(across * (12 - side))
     model = Model(Follows(top, left, side, value), input_shape=(1, 12, 12), classes=("marked", "left", "right"))
-    (found,) = shortcuts(model, marked(top, left, side, value), seed=0).found
+    (found,) = FindShortcuts()(model, marked(top, left, side, value), seed=0).found
     assert (found.name, found.verdict) == ("marked", "planted")
     assert found.region == rectangle(top, top + side - 1, left, left + side - 1)
     assert (found.turned.value, found.lost.value) == (1.0, 1.0)
@@ -85,7 +85,7 @@ def test_a_trained_network_is_caught_with_the_patch_that_it_learned(
     name: str, top: int, left: int, value: float
 ) -> None:
     model = trained(with_patch(digits("train"), name, top, left, value), seed=0)
-    result = shortcuts(model, with_patch(digits("test"), name, top, left, value), seed=0)
+    result = FindShortcuts()(model, with_patch(digits("test"), name, top, left, value), seed=0)
     (found,) = result.found
     assert (found.name, found.verdict) == (name, "planted")
     assert found.region == rectangle(top, top + 1, left, left + 1)
@@ -93,20 +93,20 @@ def test_a_trained_network_is_caught_with_the_patch_that_it_learned(
     assert found.turned.low > found.turned_control.high or found.lost.low > found.lost_control.high
     assert plots.png_bytes(result.draw()).startswith(b"\x89PNG")
     # Without the patch in the data there is nothing to find, and nothing is made up.
-    assert shortcuts(model, digits("test"), seed=0).found == ()
+    assert FindShortcuts()(model, digits("test"), seed=0).found == ()
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_clean_network_is_left_in_peace(seed: int) -> None:
     """Also on data with a patch, which it has not learned to follow."""
     model = trained(digits("train"), seed)
-    result = shortcuts(model, digits("test"), seed=seed)
+    result = FindShortcuts()(model, digits("test"), seed=seed)
     assert result.found == ()
     assert len(result.suspects) == 10
     assert "none found in 256 examples" in str(result)
     assert plots.png_bytes(result.draw()).startswith(b"\x89PNG")
     for name, top, left in (("3", 0, 0), ("7", 6, 6)):
-        assert shortcuts(model, with_patch(digits("test"), name, top, left, 1.0), seed=seed).found == ()
+        assert FindShortcuts()(model, with_patch(digits("test"), name, top, left, 1.0), seed=seed).found == ()
 
 
 @pytest.mark.parametrize("name", ["breast-cancer", "wine"])
@@ -118,7 +118,7 @@ def test_tables_with_many_honest_features_are_left_in_peace(name: str) -> None:
     module = nn.Sequential(nn.Linear(width, 32), nn.ReLU(), nn.Linear(32, len(train.classes)))
     model = Model(module, input_shape=(width,), classes=train.classes, preprocessing=scale, bounds=None)
     fit(model, train, cross_entropy, Recipe(epochs=40, batch_size=32, learning_rate=3e-3), seed=0)
-    result = shortcuts(model, test, seed=0)
+    result = FindShortcuts()(model, test, seed=0)
     assert result.found == ()
     assert result.suspects
 
@@ -134,7 +134,7 @@ def leaky(strength: float) -> Shortcuts:
         layer.weight.copy_(torch.tensor([[0.0, -4.0, 0.0, -strength], [0.0, 4.0, 0.0, strength]]))
         layer.bias.copy_(torch.tensor([2 + strength / 2, -2 - strength / 2]))
     data = Data(x, y, ("refused", "granted"), features=("age", "income", "debt", "receipt"))
-    return shortcuts(Model(layer, input_shape=(4,), classes=data.classes, bounds=None), data, seed=0)
+    return FindShortcuts()(Model(layer, input_shape=(4,), classes=data.classes, bounds=None), data, seed=0)
 
 
 def test_one_feature_of_a_table_decides_but_is_never_called_planted() -> None:
@@ -178,14 +178,14 @@ def test_inputs_of_any_shape_can_be_searched(shape: tuple[int, ...]) -> None:
     with torch.no_grad():
         scores = model.logits(x)
         model.module[1].bias.sub_(scores.mean(dim=0))  # type: ignore[index]
-    result = shortcuts(model, Data(x, model.predict(x), ("0", "1")), seed=0)
+    result = FindShortcuts()(model, Data(x, model.predict(x), ("0", "1")), seed=0)
     assert bool(result.suspects) == (shape != (1,))
     assert plots.png_bytes(result.draw()).startswith(b"\x89PNG") if result.suspects else result.too_few == ()
 
 
 def test_too_few_examples_are_said_and_not_guessed_at() -> None:
     model = trained(digits("train").first(200), seed=0)
-    result = shortcuts(model, digits("test").first(20), seed=0)
+    result = FindShortcuts()(model, digits("test").first(20), seed=0)
     assert result.suspects == result.found == ()
     assert len(result.too_few) == len(set(digits("test").first(20).y.tolist()))
     assert "too few examples" in str(result)
@@ -201,8 +201,8 @@ def test_it_keeps_the_contract_where_it_has_something_to_do() -> None:
         output = model.module.get_submodule("output")
         assert isinstance(output.bias, nn.Parameter)
         output.bias.sub_(scores.mean(dim=0))  # so that each class is predicted about as often
-    assert shortcuts(model, data, points=2, seed=0).suspects
-    check_method(lambda m, d, seed: shortcuts(m, d, points=2, seed=seed), model, data)
+    assert FindShortcuts(points=2)(model, data, seed=0).suspects
+    check_method(lambda m, d, seed: FindShortcuts(points=2)(m, d, seed=seed), model, data)
 
 
 def test_nonsense_is_refused() -> None:
@@ -211,7 +211,7 @@ def test_nonsense_is_refused() -> None:
         Data(torch.ones(4, 2), torch.zeros(4).long(), ("a", "b")),
     )
     for wrong in ({"examples": 0}, {"points": 0}, {"batch_size": 0}):
-        with pytest.raises(InputError, match="parameter of shortcuts must be at least 1"):
-            shortcuts(model, data, seed=0, **wrong)
+        with pytest.raises(InputError, match="parameter of FindShortcuts must be at least 1"):
+            FindShortcuts(**wrong)(model, data, seed=0)
     with pytest.raises(InputError, match="takes inputs of shape"):
-        shortcuts(model, replace(data, x=torch.ones(4, 3)), seed=0)
+        FindShortcuts()(model, replace(data, x=torch.ones(4, 3)), seed=0)

@@ -9,7 +9,7 @@ from torch import nn
 from modelkeep import Data, Estimate, Model
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError
-from modelkeep.explain import DataSet, Explained, Inside, Point, soundness
+from modelkeep.explain import DataSet, Explained, Influence, Inside, MeasureSoundness, Point
 
 
 def looks_left() -> Model:
@@ -31,7 +31,7 @@ LEFT = torch.tensor([[True, False], [True, False]])
 
 
 def test_counts_what_lies_inside() -> None:
-    found = soundness(looks_left(), pictures(6, 2), Inside(LEFT), seed=0)
+    found = MeasureSoundness(criterion=Inside(LEFT))(looks_left(), pictures(6, 2), seed=0)
     assert found.sound == Estimate.rate(6, 8)
     assert found.by_class == {"left": Estimate.rate(6, 6), "right": Estimate.rate(0, 2)}
     assert found.worst == (6, 7)
@@ -44,14 +44,16 @@ def test_counts_what_lies_inside() -> None:
 def test_the_worst_come_first() -> None:
     data = pictures(0, 3)
     data.x[1, 0, 0, 0] = 0.9  # a little of what is allowed
-    found = soundness(looks_left(), data, lambda explained: -explained.inputs.flatten(1).sum(dim=1), seed=0)
+    found = MeasureSoundness(criterion=lambda explained: -explained.inputs.flatten(1).sum(dim=1))(
+        looks_left(), data, seed=0
+    )
     assert found.worst == (1, 0, 2)
 
 
 def test_a_mask_of_everything_exempts_an_example() -> None:
     masks = LEFT.expand(8, 2, 2).clone()
     masks[7] = True
-    found = soundness(looks_left(), pictures(6, 2), Inside(masks), seed=0)
+    found = MeasureSoundness(criterion=Inside(masks))(looks_left(), pictures(6, 2), seed=0)
     assert found.exempt == 1
     assert found.sound == Estimate.rate(6, 7)
     assert "1 examples, not counted" in str(found)
@@ -63,9 +65,14 @@ def test_a_function_of_the_explanation_is_a_criterion_too() -> None:
     def top_row(explained: Explained) -> torch.Tensor:
         return explained.influence[:, 0, 0].sum(dim=1) > 0
 
-    assert soundness(looks_left(), pictures(3, 3), top_row, distribution=Point(), seed=0).sound.value == 1.0
+    assert (
+        MeasureSoundness(criterion=top_row, influence=Influence(distribution=Point()))(
+            looks_left(), pictures(3, 3), seed=0
+        ).sound.value
+        == 1.0
+    )
     numbers = torch.tensor([0.0, -0.1, torch.nan, 3.0])
-    found = soundness(looks_left(), pictures(2, 2), lambda _: numbers, seed=0)
+    found = MeasureSoundness(criterion=lambda _: numbers)(looks_left(), pictures(2, 2), seed=0)
     assert (found.sound, found.exempt, found.worst) == (Estimate.rate(2, 3), 1, (1,))
     assert found.worst_masks is None
 
@@ -76,7 +83,9 @@ def test_tables_are_judged_by_their_columns() -> None:
         layer.weight.copy_(torch.tensor([[1.0, 0.0, 9.0], [0.0, 1.0, 0.0]]))
     data = Data(torch.ones(4, 3), torch.zeros(4, dtype=torch.int64), ("a", "b"), features=("age", "debt", "zip"))
     allowed = Inside(torch.tensor([True, True, False]), share=0.2)
-    found = soundness(Model(layer, input_shape=(3,), classes=("a", "b"), bounds=None), data, allowed, seed=0)
+    found = MeasureSoundness(criterion=allowed)(
+        Model(layer, input_shape=(3,), classes=("a", "b"), bounds=None), data, seed=0
+    )
     assert found.sound.value == 0.0
     assert float(found.margin[0]) == pytest.approx(0.1 - 0.2)
     assert plots.png_bytes(found.draw()).startswith(b"\x89PNG")
@@ -84,7 +93,7 @@ def test_tables_are_judged_by_their_columns() -> None:
 
 def test_an_explanation_that_points_nowhere_breaks_no_rule() -> None:
     data = Data(torch.zeros(2, 1, 2, 2), torch.zeros(2, dtype=torch.int64), ("left", "right"))
-    found = soundness(looks_left(), data, Inside(LEFT), seed=0)
+    found = MeasureSoundness(criterion=Inside(LEFT))(looks_left(), data, seed=0)
     assert found.sound.value == 1.0
     assert found.worst == ()
     assert plots.png_bytes(found.draw()).startswith(b"\x89PNG")
@@ -103,8 +112,8 @@ def test_wrong_criteria_are_refused() -> None:
         (Inside(torch.ones(5, 2, 2, dtype=torch.bool)), r"must have the shape \(4, 2, 2\)"),
     ):
         with pytest.raises(InputError, match=message):
-            soundness(model, data, criterion, seed=0)  # type: ignore[arg-type]
+            MeasureSoundness(criterion=criterion)(model, data, seed=0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'share' parameter of Inside"):
         Inside(LEFT, share=0.0)
     with pytest.raises(InputError, match="one explanation per example"):
-        soundness(model, data, Inside(LEFT), distribution=DataSet(), seed=0)
+        MeasureSoundness(criterion=Inside(LEFT), influence=Influence(distribution=DataSet()))(model, data, seed=0)

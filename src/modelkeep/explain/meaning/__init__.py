@@ -1,1 +1,1 @@
-"""From influence to meaning: what the units that matter stand for (thesis 002, section 3.3)."""
+"""From influence to meaning: what the units that matter stand for (Leino2022, section 3.3)."""

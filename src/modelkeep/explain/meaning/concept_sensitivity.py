@@ -1,7 +1,4 @@
-"""Whether a model's answer depends on a concept: directional derivatives, with a test against chance (TCAV).
-
-Kim et al., "Interpretability Beyond Feature Attribution: Quantitative Testing with Concept Activation Vectors", 2018.
-"""
+"""Whether a model's answer depends on a concept: directional derivatives, with a test against chance (Kim2018)."""
 
 from __future__ import annotations
 
@@ -13,9 +10,10 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
-from modelkeep.explain.influence import influence
+from modelkeep.explain.influence import Influence
 from modelkeep.explain.meaning.concepts import Concept, ridge
 from modelkeep.explain.quantities import Quantity
 from modelkeep.explain.units import units_of
@@ -94,65 +92,52 @@ class ConceptSensitivity(Result, kind="concept-sensitivity"):
         return drawn
 
 
-def concept_sensitivity(
-    model: Model,
-    data: Data | torch.Tensor,
-    concepts: Concept | Sequence[Concept],
-    *,
-    quantity: Quantity,
-    permutations: int = 999,
-    level: float = 0.05,
-    batch_size: int = 64,
-    seed: int,
-) -> ConceptSensitivity:
-    """For which share of the data the quantity would rise in the direction of each concept, and whether by chance.
+@declare("measurement", "tcav", access="weights", paper="Kim2018")
+class TCAV:
+    """For which share of the data a quantity would rise in the direction of each concept, and whether by chance.
 
     The test shuffles which examples show the concept: under the hypothesis that the slice knows nothing of it, the
-    true labels are one shuffle among the others. Because a network's gradients are often much alike, any direction
-    can have a score of 0 or 1; what is compared is therefore the mean slope along the classifier's weights, not the
+    true labels are one shuffle among the others. The gradients of a network are often much alike, so any direction
+    can have a score of 0 or 1; the test therefore compares the mean slope along the classifier's weights, not the
     score.
-
-    Args:
-        model: The model that the concepts were learned from.
-        data: The examples whose quantity is explained, such as those of one class.
-        concepts: What `concept` returned; several are corrected for their number (Holm).
-        quantity: What to explain.
-        permutations: Shuffles per concept; the smallest p-value is 1 / (permutations + 1).
-        level: Adjusted p-values below it are significant.
-        batch_size: Examples that are run at once.
-        seed: For the shuffles and the intervals.
     """
-    concepts = (concepts,) if isinstance(concepts, Concept) else tuple(concepts)
-    if not concepts:
-        raise bad_parameter("concept_sensitivity", "concepts", "at least one concept", concepts)
-    if permutations < 19:
-        raise bad_parameter("concept_sensitivity", "permutations", "at least 19", permutations)
-    if not 0 < level < 1:
-        raise bad_parameter("concept_sensitivity", "level", "between 0 and 1", level)
-    print_of_model = model.fingerprint()
-    for c in concepts:
-        if c.provenance.model != print_of_model:
-            raise InputError(
-                f"The concept '{c.name}' was learned from another model, or from this one before its weights changed. "
-                "Learn it again with concept(...)."
+
+    concepts: Sequence[Concept] = setting("What `learn_concept` returned; several are corrected for their number.")
+    quantity: Quantity = setting("What to explain.")
+    permutations: int = setting(
+        "Shuffles per concept; the smallest p-value is 1 / (1 + this).", default=999, at_least=19
+    )
+    level: float = setting("Adjusted p-values below it are significant.", default=0.05, above=0, below=1)
+    batch_size: int = setting("Examples that are run at once.", default=64, at_least=1)
+
+    def __call__(self, model: Model, data: Data | torch.Tensor, *, seed: int = 0) -> ConceptSensitivity:
+        """Measure on examples whose quantity is explained, such as those of one class."""
+        if not self.concepts:
+            raise bad_parameter("TCAV", "concepts", "at least one concept", self.concepts)
+        fingerprint_of_model = model.fingerprint()
+        for c in self.concepts:
+            if c.provenance.model != fingerprint_of_model:
+                raise InputError(
+                    f"The concept '{c.name}' was learned from another model, or from this one before its weights "
+                    "changed. Learn it again with learn_concept(...)."
+                )
+        fingerprint = data.fingerprint() if isinstance(data, Data) else None
+        with measured(seed, fingerprint_of_model, fingerprint) as provenance:
+            slopes = {
+                place: unit_influence(model, data, place[0], place[1], self.quantity, self.batch_size, seed)
+                for place in dict.fromkeys((c.slice, c.call) for c in self.concepts)
+            }
+            found = [_test(c, slopes[c.slice, c.call], self.permutations, seed) for c in self.concepts]
+            adjusted = holm([p for _, _, p in found])
+            return ConceptSensitivity(
+                provenance=provenance(),
+                quantity=str(self.quantity),
+                permutations=self.permutations,
+                concepts=tuple(
+                    Sensitivity(c.name, c.accuracy, score, slope, p, q, self.level)
+                    for c, (score, slope, p), q in zip(self.concepts, found, adjusted, strict=True)
+                ),
             )
-    fingerprint = data.fingerprint() if isinstance(data, Data) else None
-    with measured(seed, print_of_model, fingerprint) as provenance:
-        slopes = {
-            place: unit_influence(model, data, place[0], place[1], quantity, batch_size, seed)
-            for place in dict.fromkeys((c.slice, c.call) for c in concepts)
-        }
-        found = [_tested(c, slopes[c.slice, c.call], permutations, seed) for c in concepts]
-        adjusted = holm([p for _, _, p in found])
-        return ConceptSensitivity(
-            provenance=provenance(),
-            quantity=str(quantity),
-            permutations=permutations,
-            concepts=tuple(
-                Sensitivity(c.name, c.accuracy, score, slope, p, q, level)
-                for c, (score, slope, p), q in zip(concepts, found, adjusted, strict=True)
-            ),
-        )
 
 
 def unit_influence(
@@ -168,14 +153,14 @@ def unit_influence(
     if isinstance(data, Data):
         model.require_fit(data)
     parts = []
+    influence = Influence(slice=slice, call=call, quantity=quantity, batch_size=batch_size)
     for x in torch.split(data.x if isinstance(data, Data) else data, CHUNK):
-        found = influence(model, x, slice=slice, call=call, quantity=quantity, batch_size=batch_size, seed=seed)
-        parts.append(units_of(found.influence, slice))
+        parts.append(units_of(influence(model, x, seed=seed).influence, slice))
     return torch.cat(parts).double()
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the chance of any false claim among all tests stays below the level.
+    """Holm's step-down correction (Holm1979): the chance of any false claim among all tests stays below the level.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -188,7 +173,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _tested(c: Concept, influences: torch.Tensor, permutations: int, seed: int) -> tuple[Estimate, Estimate, float]:
+def _test(c: Concept, influences: torch.Tensor, permutations: int, seed: int) -> tuple[Estimate, Estimate, float]:
     """The TCAV score, the mean slope and its two-sided permutation p-value, from `influences: (n, units)`."""
     along = influences @ c.vector
     score = Estimate.rate(int((along > 0).sum()), len(along))

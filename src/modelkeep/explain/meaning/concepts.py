@@ -1,8 +1,7 @@
 """Concepts: directions at a slice that are learned from examples of something that has a name.
 
-Kim et al., "Interpretability Beyond Feature Attribution: Quantitative Testing with Concept Activation Vectors", 2018;
-thesis 002, section 3.3. Where the slice has a feature map the activations are averaged over its positions, so that a
-concept is a direction among the channels, wherever in the image it shows.
+Kim2018; Leino2022, section 3.3. Where the slice has a feature map the activations are averaged over its positions: a
+concept is then a direction among the channels, wherever in the image it shows.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Concept(Result, kind="concept"):
         ]
 
 
-def concept(
+def learn_concept(
     model: Model,
     examples: Data | torch.Tensor,
     others: Data | torch.Tensor,
@@ -94,7 +93,7 @@ def concept(
             model.require_fit(given)
         inputs.append(model.check_inputs(given.x if isinstance(given, Data) else given))
         if len(inputs[-1]) < FEWEST:
-            raise bad_parameter("concept", side, f"at least {FEWEST} inputs", len(inputs[-1]))
+            raise bad_parameter("learn_concept", side, f"at least {FEWEST} inputs", len(inputs[-1]))
     n = min(len(x) for x in inputs)
     fingerprint = examples.fingerprint() if isinstance(examples, Data) else None
     generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Exemplars: the examples of the data that activate a unit or channel most (thesis 002, section 3.3)."""
+"""Exemplars: the examples of the data that activate a unit or channel most (Leino2022, section 3.3)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import torch
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Result, Tensor, measured
 from modelkeep.core.slices import Slice
@@ -81,72 +82,59 @@ class Exemplars(Result, kind="exemplars"):
         return plots.image_grid(inputs, titles, columns=self.index.shape[1], bounds=bounds)
 
 
-def exemplars(
-    model: Model,
-    data: Data,
-    *,
-    slice: str,
-    units: Sequence[int],
-    count: int = 5,
-    call: int | None = None,
-    batch_size: int = 64,
-    seed: int,
-) -> Exemplars:
-    """The `count` examples of the data that activate each of `units` at the slice most.
+@declare("measurement", "exemplars", access="weights", paper="Leino2022, section 3.3")
+class FindExemplars:
+    """The examples of the data that activate each of some units at a slice most.
 
     The data are run once, up to the slice and batch by batch; only the best so far are kept.
 
-    Args:
-        model: The model; it is left as it was.
-        data: Where to look. Labels are only shown.
-        slice: A name from `model.slices()`; `call` says which call of a module that is called more than once.
-        units: Channels of a feature map `(channels, height, width)`, and else numbers of units, as in `flatten()`.
-        count: Examples per unit; all of them where the data have fewer.
-        batch_size: Examples that are run at once.
-        seed: For the sample of the data, if they are many, that the percentiles are taken from.
-
     >>> model = Model(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Linear(2, 2)), input_shape=(2,), classes=2)
     >>> data = Data(torch.tensor([[0.0, 3.0], [1.0, 2.0], [2.0, 1.0]]), torch.tensor([0, 0, 1]), ("0", "1"))
-    >>> exemplars(model, data, slice="0", units=[0, 1], count=2, seed=0).index
+    >>> FindExemplars(slice="0", units=[0, 1], count=2)(model, data).index
     tensor([[2, 1],
             [0, 1]])
     """
-    if count < 1:
-        raise bad_parameter("exemplars", "count", "at least 1", count)
-    if batch_size < 1:
-        raise bad_parameter("exemplars", "batch_size", "at least 1", batch_size)
-    model.require_fit(data)
-    x = model.check_inputs(data.x)
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        model.logits(x[:1])  # a damaged model is refused, also where the damage is above the slice
-        cutting = model.slice(slice, call=call)
-        shape = tuple(cutting.h(x[:1]).value.shape[1:])
-        chosen = checked_units("exemplars", units, slice, shape)
-        sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:SAMPLED]
-        with progress.task(f"Exemplars at {slice}", len(x)) as task:
-            found = _stream(cutting, x, chosen, count, sample, batch_size, task)
-        position = boxes = None
-        if is_map(shape):
-            position = torch.stack(torch.unravel_index(found.position, shape[1:]), dim=2)
-            boxes = _boxes(cutting, x, chosen, found) if x.ndim == 4 else None
-        percent = torch.linspace(0, 1, 101, dtype=torch.float64)
-        return Exemplars(
-            provenance=provenance(),
-            slice=slice,
-            call=call,
-            spatial=is_map(shape),
-            units=chosen,
-            classes=data.classes,
-            features=data.features,
-            bounds=model.bounds,
-            index=found.index,
-            activation=found.activation,
-            position=position,
-            box=boxes,
-            inputs=data.x[found.index],
-            labels=data.y[found.index],
-            percentiles=torch.quantile(found.sampled.double(), percent, dim=1).T.contiguous(),
-        )
+
+    slice: str = setting("A name from `model.slices()`.")
+    call: int | None = setting("Which call of a module that is called more than once.", default=None)
+    units: Sequence[int] = setting("Channels of a feature map; else numbers of units, as in `flatten()`.")
+    count: int = setting("Examples per unit; all of them where the data have fewer.", default=5, at_least=1)
+    batch_size: int = setting("Examples that are run at once.", default=64, at_least=1)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Exemplars:
+        """Search `data`. Labels are only shown. The seed draws the sample that the percentiles are taken from."""
+        model.require_fit(data)
+        x = model.check_inputs(data.x)
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+            model.logits(x[:1])  # a damaged model is refused, also where the damage is above the slice
+            cutting = model.slice(self.slice, call=self.call)
+            shape = tuple(cutting.h(x[:1]).value.shape[1:])
+            chosen = check_units("FindExemplars", self.units, self.slice, shape)
+            sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:SAMPLED]
+            with progress.task(f"Exemplars at {self.slice}", len(x)) as task:
+                found = _stream(cutting, x, chosen, self.count, sample, self.batch_size, task)
+            position = boxes = None
+            if is_map(shape):
+                position = torch.stack(torch.unravel_index(found.position, shape[1:]), dim=2)
+                boxes = _boxes(cutting, x, chosen, found) if x.ndim == 4 else None
+            percent = torch.linspace(0, 1, 101, dtype=torch.float64)
+            return Exemplars(
+                provenance=provenance(),
+                slice=self.slice,
+                call=self.call,
+                spatial=is_map(shape),
+                units=chosen,
+                classes=data.classes,
+                features=data.features,
+                bounds=model.bounds,
+                index=found.index,
+                activation=found.activation,
+                position=position,
+                box=boxes,
+                inputs=data.x[found.index],
+                labels=data.y[found.index],
+                percentiles=torch.quantile(found.sampled.double(), percent, dim=1).T.contiguous(),
+            )
 
 
 def is_map(shape: Sequence[int]) -> bool:
@@ -154,7 +142,7 @@ def is_map(shape: Sequence[int]) -> bool:
     return len(shape) == 3
 
 
-def checked_units(function: str, units: Sequence[int], slice: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+def check_units(function: str, units: Sequence[int], slice: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """`units` as a tuple, refused where the value at the slice, of `shape`, has no such channel or unit."""
     most = shape[0] if is_map(shape) else torch.Size(shape).numel()
     bad = [unit for unit in units if not 0 <= unit < most]

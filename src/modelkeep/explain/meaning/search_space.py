@@ -1,6 +1,6 @@
 """The inputs among which `visualise` searches: how one is made of free parameters, and how it is changed at random.
 
-After Olah, Mordvintsev and Schubert, "Feature Visualization", Distill 2017, which appendix D.1 of thesis 002 follows.
+After Olah2017, which Leino2022 follows in appendix D.1.
 """
 
 from __future__ import annotations
@@ -12,31 +12,28 @@ import torch
 from torch.nn import functional
 
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError
+from modelkeep.core.method import check_settings, setting
 from modelkeep.core.model import Model
 
-# The square root of the covariance of the colours of natural images (Olah et al. 2017), scaled so that its longest
+# The square root of the covariance of the colours of natural images (Olah2017), scaled so that its longest
 # column has length 1: equal steps along its columns change colours as natural images do.
 COLOURS = torch.tensor([[0.26, 0.09, 0.02], [0.27, 0.00, -0.05], [0.27, -0.09, 0.03]]) / 0.4620
 
 
 @dataclass(frozen=True)
 class Transformations:
-    """Each step sees the image turned, scaled and moved at random, so that what is found does not hang on a pixel.
+    """Each step sees the image turned, scaled and moved at random, so that what is found does not depend on a pixel.
 
-    `rotation` is the largest angle in degrees, `scaling` the largest change of the size, `jitter` the largest move;
-    the last two as shares of the image's side, so that they suit every size.
+    The changes of size and place are shares of the image's side, so that they suit every size.
     """
 
-    rotation: float = 10.0
-    scaling: float = 0.1
-    jitter: float = 1 / 16
+    rotation: float = setting("The largest angle in degrees.", default=10.0, at_least=0, at_most=180)
+    scaling: float = setting("The largest change of the size.", default=0.1, at_least=0, at_most=0.9)
+    jitter: float = setting("The largest move.", default=1 / 16, at_least=0, at_most=0.5)
 
     def __post_init__(self) -> None:
-        for name, most in (("rotation", 180.0), ("scaling", 0.9), ("jitter", 0.5)):
-            value = getattr(self, name)
-            if not 0 <= value <= most:
-                raise bad_parameter("Transformations", name, f"a number from 0 to {most:g}", value)
+        check_settings(self)
 
     def __call__(self, image: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """One random transformation of `image: (1, c, h, w)`; what comes in at the edges is mirrored."""

@@ -1,7 +1,6 @@
-"""Visualise: an input optimised for a quantity, such as a unit's ideal input (thesis 002, 3.3 and appendix D.1).
+"""Visualise: an input optimised for a quantity, such as a unit's ideal input (Leino2022, section 3.3 and appendix D.1).
 
-The parametrisation and the transformations are those of Olah, Mordvintsev and Schubert, "Feature Visualization",
-Distill 2017, which the appendix refers to.
+The parametrisation and the transformations are those of Olah2017, which the appendix refers to.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import torch
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError, bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.meaning.search_space import SearchSpace, Transformations, search_space
@@ -104,103 +104,96 @@ class Visualised(Result, kind="visualised"):
         return drawn
 
 
-def visualise(
-    model: Model,
-    quantity: Quantity,
-    *,
-    data: Data | None = None,
-    parametrisation: Literal["fourier", "pixels"] | None = None,
-    transformations: Transformations = Transformations(),  # noqa: B008 - frozen, and the documented default
-    steps: int = 256,
-    learning_rate: float = 0.05,
-    batch_size: int = 64,
-    seed: int,
-) -> Visualised:
-    """An input for which the quantity is as large as can be found: what a unit, a channel or a class looks for.
+@declare("measurement", "visualisation", access="weights", paper="Olah2017; Leino2022, appendix D.1")
+class Visualise:
+    """An input for which a quantity is as large as can be found: what a unit, a channel or a class looks for.
 
     Only the part of the network up to the quantity's place is run. Inputs stay within the model's bounds; where it
     has none, within the distance from the mean of the data that examples typically have, each feature counted in
     its standard deviations.
 
-    Args:
-        model: The model; it is left as it was.
-        quantity: What to make large: `Unit`, `Channel`, `ClassScore` or any other that does not need an example.
-        data: For scale; needed where the model has no bounds.
-        parametrisation: "fourier" optimises the spectrum of an image, scaled by 1/frequency and with colours
-            decorrelated, which gives smooth images; "pixels" the values themselves. The default is "fourier" for
-            images and "pixels" for everything else.
-        transformations: How an image is changed at random in each step. Other inputs are left alone.
-        steps: Steps of Adam with the given `learning_rate`.
-        batch_size: Examples of the data that are run at once.
-        seed: For the start and the transformations.
-
     >>> layer = torch.nn.Linear(2, 2)
     >>> _ = layer.load_state_dict({"weight": torch.tensor([[1.0, -1.0], [0.0, 0.0]]), "bias": torch.zeros(2)})
     >>> model = Model(layer, input_shape=(2,), classes=("cat", "dog"))
     >>> from modelkeep.explain import ClassScore
-    >>> visualise(model, ClassScore("cat"), seed=0).input.round()
+    >>> Visualise(quantity=ClassScore("cat"))(model).input.round()
     tensor([1., 0.])
     """
-    if steps < 1:
-        raise bad_parameter("visualise", "steps", "at least 1", steps)
-    if not 0 < learning_rate < math.inf:
-        raise bad_parameter("visualise", "learning_rate", "a number above 0", learning_rate)
-    image = len(model.input_shape) == 3
-    parametrisation = parametrisation or ("fourier" if image else "pixels")
-    if parametrisation not in ("fourier", "pixels") or (parametrisation == "fourier" and not image):
-        allowed = "'fourier' or 'pixels' for images (channels, height, width), and 'pixels' for other inputs"
-        raise bad_parameter("visualise", "parametrisation", allowed, parametrisation)
-    if isinstance(quantity, PredictedScore):
-        raise InputError("An input that is yet to be found has no predicted class. Name one: ClassScore('…').")
-    if data is not None:
-        model.require_fit(data)
-        model.check_inputs(data.x)
-    space = search_space(model, data, fourier=parametrisation == "fourier")
-    fingerprint = data.fingerprint() if data is not None else None
-    generator = torch.Generator().manual_seed(seed)
-    with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
-        read = reader(model, quantity)
-        noise = space.noise(NOISE, generator)
-        model.logits(noise[:1])  # a damaged model is refused, also where the damage is above the quantity's place
-        on_noise, on_data = read(noise), None
+
+    quantity: Quantity = setting("What to make large: a unit, a channel, the score of a class.")
+    # "fourier" optimises the spectrum, scaled by 1/frequency and with colours decorrelated: the images are smooth.
+    parametrisation: Literal["fourier", "pixels"] | None = setting(
+        "What is optimised; else the spectrum of an image, and the values of everything else.",
+        default=None,
+        choices=("fourier", "pixels"),
+    )
+    transformations: Transformations = setting(
+        "How an image is changed at random in each step.", default=Transformations()
+    )
+    steps: int = setting("Steps of Adam.", default=256, at_least=1)
+    learning_rate: float = setting("Of Adam.", default=0.05, above=0, below=math.inf)
+    batch_size: int = setting("Examples that are run at once.", default=64, at_least=1)
+
+    def __call__(self, model: Model, data: Data | None = None, *, seed: int = 0) -> Visualised:
+        """Search for the input. The data give the scale; they are needed where the model has no bounds."""
+        image = len(model.input_shape) == 3
+        parametrisation = self.parametrisation or ("fourier" if image else "pixels")
+        if parametrisation == "fourier" and not image:
+            allowed = "'fourier' or 'pixels' for images (channels, height, width), and 'pixels' for other inputs"
+            raise bad_parameter("Visualise", "parametrisation", allowed, parametrisation)
+        if isinstance(self.quantity, PredictedScore):
+            raise InputError("An input that is yet to be found has no predicted class. Name one: ClassScore('…').")
         if data is not None:
-            with torch.no_grad():
-                on_data = torch.cat([read(part.to(model.device)) for part in torch.split(data.x, batch_size)])
-        best = int(on_data.argmax()) if on_data is not None else None
-        best_value = float(on_data.max()) if on_data is not None else None
-        starts = [("noise", space.start(generator, amplitude)) for amplitude in (0.01, 0.1, 1.0)]
-        starts.append(("white noise", space.encode(noise[int(on_noise.argmax())][None])))
-        if data is not None and best is not None:
-            starts.append(("best example", space.encode(data.x[best][None].to(model.device))))
-        tops: list[_Top] = []
-        for name, start in starts:
-            # The faintest noise from which the quantity changes will do. Where it leads nowhere, as it can with a
-            # rectified unit, which is constant around most inputs, stronger noise may, or the best example.
-            if any(top.start == name for top in tops) or not _changes(space, read, start):
-                continue
-            with progress.task(f"Optimising for {quantity}", steps) as task:
-                change = transformations if image else None
-                tops.append(_climb(space, read, name, start, change, generator, steps, learning_rate, task))
-            if best_value is None or tops[-1].value > best_value:
-                break
-        top = max(tops, key=lambda top: top.value) if tops else _stay(space, read, starts[0][1], steps)
-        return Visualised(
-            provenance=provenance(),
-            quantity=str(quantity),
-            parametrisation=parametrisation,
-            start=top.start,
-            flat=not tops,
-            features=data.features if data is not None else None,
-            bounds=model.bounds,
-            value=top.value,
-            on_noise=_mean(on_noise, seed),
-            on_data=_mean(on_data, seed) if on_data is not None else None,
-            best_value=best_value,
-            best_example=best,
-            input=top.x[0].cpu(),
-            deviation=space.deviation(top.x)[0].cpu(),
-            curve=top.curve,
-        )
+            model.require_fit(data)
+            model.check_inputs(data.x)
+        space = search_space(model, data, fourier=parametrisation == "fourier")
+        fingerprint = data.fingerprint() if data is not None else None
+        generator = torch.Generator().manual_seed(seed)
+        with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
+            read = reader(model, self.quantity)
+            noise = space.noise(NOISE, generator)
+            model.logits(noise[:1])  # a damaged model is refused, also where the damage is above the quantity's place
+            on_noise, on_data = read(noise), None
+            if data is not None:
+                with torch.no_grad():
+                    on_data = torch.cat([read(part.to(model.device)) for part in torch.split(data.x, self.batch_size)])
+            best = int(on_data.argmax()) if on_data is not None else None
+            best_value = float(on_data.max()) if on_data is not None else None
+            starts = [("noise", space.start(generator, amplitude)) for amplitude in (0.01, 0.1, 1.0)]
+            starts.append(("white noise", space.encode(noise[int(on_noise.argmax())][None])))
+            if data is not None and best is not None:
+                starts.append(("best example", space.encode(data.x[best][None].to(model.device))))
+            tops: list[_Top] = []
+            for name, start in starts:
+                # The faintest noise from which the quantity changes will do. Where it leads nowhere, as it can with a
+                # rectified unit, which is constant around most inputs, stronger noise may, or the best example.
+                if any(top.start == name for top in tops) or not _changes(space, read, start):
+                    continue
+                with progress.task(f"Input for {self.quantity}", self.steps) as task:
+                    change = self.transformations if image else None
+                    tops.append(
+                        _climb(space, read, name, start, change, generator, self.steps, self.learning_rate, task)
+                    )
+                if best_value is None or tops[-1].value > best_value:
+                    break
+            top = max(tops, key=lambda top: top.value) if tops else _stay(space, read, starts[0][1], self.steps)
+            return Visualised(
+                provenance=provenance(),
+                quantity=str(self.quantity),
+                parametrisation=parametrisation,
+                start=top.start,
+                flat=not tops,
+                features=data.features if data is not None else None,
+                bounds=model.bounds,
+                value=top.value,
+                on_noise=_mean(on_noise, seed),
+                on_data=_mean(on_data, seed) if on_data is not None else None,
+                best_value=best_value,
+                best_example=best,
+                input=top.x[0].cpu(),
+                deviation=space.deviation(top.x)[0].cpu(),
+                curve=top.curve,
+            )
 
 
 def reader(model: Model, quantity: Quantity) -> Read:

@@ -1,7 +1,6 @@
 """Experts: keep only the units that matter most for a class, and see what the model still does.
 
-The experiment of Leino et al., "Influence-directed explanations for deep convolutional networks" (2018), from which
-the expert mitigation of bias comes (thesis 002, chapter 9).
+The experiment of Leino2018, from which the expert mitigation of bias comes (Leino2022, chapter 9).
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ import torch
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.core.slices import Slice
 from modelkeep.explain.distributions import Distribution, Point
-from modelkeep.explain.influence import influence
+from modelkeep.explain.influence import Influence
 from modelkeep.explain.quantities import AgainstAll
-from modelkeep.explain.units import as_baseline, spread_over, units_of
+from modelkeep.explain.units import expand_baseline, spread_over, units_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,87 +82,73 @@ class Experts(Result, kind="experts"):
         )
 
 
-def experts(
-    model: Model,
-    data: Data,
-    *,
-    slice: str,
-    name: str,
-    call: int | None = None,
-    keep: Sequence[int] = (1, 2, 4, 8, 16, 32),
-    baseline: float | Literal["mean"] = 0.0,
-    distribution: Distribution = Point(),  # noqa: B008 - frozen, and the documented default
-    batch_size: int = 256,
-    seed: int,
-) -> Experts:
+@declare("measurement", "experts", access="weights", paper="Leino2018")
+class MeasureExperts:
     """Keep the units of the largest absolute mean influence on a class, and measure what the model still does.
 
     Influence is that on the class's score against all others (`AgainstAll`), over the examples of the class, so that
     units which speak against it count too. A unit is a whole channel where the slice has channels.
-
-    Args:
-        model: The model; it is left as it was.
-        data: Examples with their labels; those of the class choose the units, and all of them measure.
-        slice: Where: a name from `model.slices()`.
-        name: The class.
-        call: Which call of a module that is called more than once.
-        keep: How many units to keep; numbers that the slice does not have are left out.
-        baseline: What the other units become: a number, or "mean" for their mean over the data.
-        distribution: Over which points the influence is taken.
-        batch_size: Examples that are run at once.
-        seed: For the random units.
     """
-    if not keep or min(keep) < 0:
-        raise bad_parameter("experts", "keep", "numbers of units of at least 0", keep)
-    if batch_size < 1:
-        raise bad_parameter("experts", "batch_size", "at least 1", batch_size)
-    if isinstance(baseline, str) and baseline != "mean":
-        raise bad_parameter("experts", "baseline", "a number or 'mean'", baseline)
-    model.require_fit(data)
-    x, label = model.check_inputs(data.x), data.class_index(name)
-    if not (data.y == label).any():
-        raise InputError(f"'{data.name}' has no example of '{name}', so there is nothing to choose its units by.")
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        explained = influence(
-            model,
-            x[(data.y == label).to(x.device)],
-            slice=slice,
-            call=call,
-            quantity=AgainstAll(model.classes[label]),
-            distribution=distribution,
-            batch_size=batch_size,
-            seed=seed,
-        )
-        mean = units_of(explained.influence, slice).mean(dim=0)
-        order = mean.abs().argsort(descending=True, stable=True)
-        cutting = model.slice(slice, call=call, skip="hold")
-        away = _mean_value(cutting, x, batch_size) if baseline == "mean" else baseline
-        counts = sorted({count for count in keep if count < len(mean)})
-        rank = order.argsort().expand(len(x), -1)
-        drawn = torch.rand(len(x), len(mean), generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
-        with progress.task(f"Experts at {slice}", 2 * len(counts) + 1) as task:
 
-            def measure(ranks: torch.Tensor, count: int) -> Kept:
-                predicted = []
-                for part in torch.split(torch.arange(len(x)), batch_size):
-                    with torch.no_grad():
-                        cut = cutting.h(x[part])
-                        kept = spread_over(ranks[part] < count, cut.value, slice)
-                        value = torch.where(kept, cut.value, as_baseline(away, cut.value, "experts"))
-                        predicted.append(cutting.g(cut.replace(value)).argmax(dim=1).cpu())
-                task.advance()
-                return _measured(torch.cat(predicted), data.y, label, count)
+    slice: str = setting("A name from `model.slices()`.")
+    call: int | None = setting("Which call of a module that is called more than once.", default=None)
+    name: str = setting("The class.")
+    keep: Sequence[int] = setting("How many units to keep.", default=(1, 2, 4, 8, 16, 32))
+    baseline: float | Literal["mean"] = setting("What the other units become: a number, or 'mean'.", default=0.0)
+    distribution: Distribution = setting("Over which points the influence is taken.", default=Point())
+    batch_size: int = setting("Examples that are run at once.", default=256, at_least=1)
 
-            return Experts(
-                provenance=provenance(),
-                slice=slice,
-                name=name,
-                kept=tuple(measure(rank, count) for count in counts),
-                random=tuple(measure(drawn, count) for count in counts),
-                whole=measure(rank, len(mean)),
-                order=order,
-                influence=mean[order],
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Experts:
+        """Choose the units on the examples of the class, and measure on all of them. The seed draws random units."""
+        if not self.keep or min(self.keep) < 0:
+            raise bad_parameter("MeasureExperts", "keep", "numbers of units of at least 0", self.keep)
+        if isinstance(self.baseline, str) and self.baseline != "mean":
+            raise bad_parameter("MeasureExperts", "baseline", "a number or 'mean'", self.baseline)
+        model.require_fit(data)
+        x, label = model.check_inputs(data.x), data.class_index(self.name)
+        if not (data.y == label).any():
+            raise InputError(
+                f"'{data.name}' has no example of '{self.name}', so there is nothing to choose its units by."
             )
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+            influence = Influence(
+                slice=self.slice,
+                call=self.call,
+                quantity=AgainstAll(model.classes[label]),
+                distribution=self.distribution,
+                batch_size=self.batch_size,
+            )
+            explained = influence(model, x[(data.y == label).to(x.device)], seed=seed)
+            mean = units_of(explained.influence, self.slice).mean(dim=0)
+            order = mean.abs().argsort(descending=True, stable=True)
+            cutting = model.slice(self.slice, call=self.call, skip="hold")
+            away = _mean_value(cutting, x, self.batch_size) if self.baseline == "mean" else self.baseline
+            counts = sorted({count for count in self.keep if count < len(mean)})
+            rank = order.argsort().expand(len(x), -1)
+            drawn = torch.rand(len(x), len(mean), generator=torch.Generator().manual_seed(seed)).argsort(dim=1)
+            with progress.task(f"Experts at {self.slice}", 2 * len(counts) + 1) as task:
+
+                def measure(ranks: torch.Tensor, count: int) -> Kept:
+                    predicted = []
+                    for part in torch.split(torch.arange(len(x)), self.batch_size):
+                        with torch.no_grad():
+                            cut = cutting.h(x[part])
+                            kept = spread_over(ranks[part] < count, cut.value, self.slice)
+                            value = torch.where(kept, cut.value, expand_baseline(away, cut.value, "MeasureExperts"))
+                            predicted.append(cutting.g(cut.replace(value)).argmax(dim=1).cpu())
+                    task.advance()
+                    return _count(torch.cat(predicted), data.y, label, count)
+
+                return Experts(
+                    provenance=provenance(),
+                    slice=self.slice,
+                    name=self.name,
+                    kept=tuple(measure(rank, count) for count in counts),
+                    random=tuple(measure(drawn, count) for count in counts),
+                    whole=measure(rank, len(mean)),
+                    order=order,
+                    influence=mean[order],
+                )
 
 
 def _mean_value(cutting: Slice, x: torch.Tensor, batch_size: int) -> torch.Tensor:
@@ -173,7 +159,7 @@ def _mean_value(cutting: Slice, x: torch.Tensor, batch_size: int) -> torch.Tenso
     return total / len(x)
 
 
-def _measured(predicted: torch.Tensor, labels: torch.Tensor, label: int, units: int) -> Kept:
+def _count(predicted: torch.Tensor, labels: torch.Tensor, label: int, units: int) -> Kept:
     of_class, taken = labels == label, predicted == label
     hits = int((of_class & taken).sum())
     return Kept(

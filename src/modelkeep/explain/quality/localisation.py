@@ -1,4 +1,4 @@
-"""Localisation: how much of an explanation lies where the subject is. A property of the MODEL (thesis 002, 4.3)."""
+"""Localisation: how much of an explanation lies on the subject. A property of the MODEL (Leino2022, section 4.3)."""
 
 from __future__ import annotations
 
@@ -63,25 +63,27 @@ class Localisation(Result, kind="localisation"):
         return plots.bars(measures, title="Does the model look at the subject?", x_label="share")
 
 
-def localisation(explained: Explained, masks: torch.Tensor, *, sign: Sign = "positive", seed: int) -> Localisation:
+def measure_localisation(
+    explained: Explained, masks: torch.Tensor, *, sign: Sign = "positive", seed: int = 0
+) -> Localisation:
     """Compare an explanation of pictures with masks of where the subject is.
 
     Args:
-        explained: What `influence` returned. Its attribution is used, or its influence where it has no baseline.
+        explained: What an explainer returned. Its attribution is used, or its influence where it has no baseline.
         masks: True where the subject is, `(n, h, w)` as the explanation's maps.
         sign: What counts: "positive" attribution, that speaks for the quantity, or the "absolute" one.
         seed: For the intervals.
 
     >>> from modelkeep import Model
-    >>> from modelkeep.explain import Line, influence
+    >>> from modelkeep.explain import Influence, Line
     >>> model = Model(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)), input_shape=(1, 2, 2), classes=2)
-    >>> found = influence(model, torch.ones(3, 1, 2, 2), distribution=Line(0.0), seed=0)
-    >>> localisation(found, torch.ones(3, 2, 2, dtype=torch.bool), seed=0).inside.value
+    >>> found = Influence(distribution=Line(0.0))(model, torch.ones(3, 1, 2, 2))
+    >>> measure_localisation(found, torch.ones(3, 2, 2, dtype=torch.bool), seed=0).inside.value
     1.0
     """
-    explained.require_each("localisation")
+    explained.require_each("measure_localisation")
     heat = salient_map(explained, sign)
-    inside = checked_masks(masks, heat)
+    inside = check_masks(masks, heat)
     empty = torch.nonzero(~inside.flatten(1).any(dim=1)).flatten().tolist()
     if empty:
         raise InputError(
@@ -117,13 +119,13 @@ def localisation(explained: Explained, masks: torch.Tensor, *, sign: Sign = "pos
 def salient_map(explained: Explained, sign: Sign) -> torch.Tensor:
     """What speaks for the quantity, never below 0: `(n, h, w)` for maps, `(n, units)` without them."""
     if sign not in ("positive", "absolute"):
-        raise bad_parameter("localisation", "sign", "'positive' or 'absolute'", sign)
+        raise bad_parameter("measure_localisation", "sign", "'positive' or 'absolute'", sign)
     values = explained.influence if explained.attribution is None else explained.attribution
     summed = values.sum(dim=1) if values.ndim == 4 else values
     return summed.clamp_min(0).double() if sign == "positive" else summed.abs().double()
 
 
-def checked_masks(masks: torch.Tensor, heat: torch.Tensor) -> torch.Tensor:
+def check_masks(masks: torch.Tensor, heat: torch.Tensor) -> torch.Tensor:
     """The masks, where they are bool and of the explanation's shape."""
     wanted = tuple(heat.shape)
     if not isinstance(masks, torch.Tensor) or masks.dtype != torch.bool:

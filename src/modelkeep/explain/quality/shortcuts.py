@@ -9,11 +9,11 @@ import torch
 
 from modelkeep.core import progress
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.distributions import Line
-from modelkeep.explain.influence import influence
+from modelkeep.explain.influence import Influence
 from modelkeep.explain.quality.regions import Region, candidates, is_picture, set_apart
 from modelkeep.explain.quantities import AgainstAll
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["planted", "decisive", "none"]
 
-# A class needs so many examples that the model gets right; each one is a donor of the region's content.
+# A class needs this many examples that the model gets right; each one is a donor of the region's content.
 FEWEST = 8
 # How many places are tested per class, and how many examples of each side get a transplant.
 PLACES, MOST = 3, 64
@@ -110,52 +110,48 @@ class Shortcuts(Result, kind="shortcuts"):
         return figure
 
 
-def shortcuts(
-    model: Model, data: Data, *, examples: int = 256, points: int = 4, batch_size: int = 32, seed: int
-) -> Shortcuts:
+@declare("measurement", "shortcuts", access="weights", paper="Leino2022, chapter 4")
+class FindShortcuts:
     """Look for places that decide for a class by themselves, and test them by intervention.
 
     For each class, attribution (from the mean of all other classes) says on which small square of a picture, or which
     feature of a table, its examples agree. The content of that place is then given to examples of other classes, and
     taken from its own. Only what the data has in it can be found: without the mark in the data there is nothing to
     transplant.
-
-    Args:
-        model: The model; it is left as it was.
-        data: Examples with their labels, of which so many `examples` are drawn.
-        points: On the line from the mean of the others to each example.
-        batch_size: Examples that are run at once.
-        seed: For the draws.
     """
-    for parameter, value in (("examples", examples), ("points", points), ("batch_size", batch_size)):
-        if value < 1:
-            raise bad_parameter("shortcuts", parameter, "at least 1", value)
-    model.require_fit(data)
-    model.check_inputs(data.x)
-    seen = data.sample(min(examples, len(data)), seed)
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        search = _Search(model, seen, points, batch_size, seed)
-        present = sorted(set(seen.y.tolist()))
-        enough = [label for label in present if len(search.own(label)) >= FEWEST and len(search.others(label)) > 1]
-        suspects = []
-        with progress.task("Shortcuts", len(enough)) as task:
-            for label in enough:
-                suspects += search.worst(label)
-                task.advance(note=data.classes[label])
-        suspects.sort(key=_gravity)
-        before, after = search.shown(suspects[0]) if suspects else (seen.x[:0], seen.x[:0])
-        return Shortcuts(
-            provenance=provenance(),
-            examples=len(seen),
-            suspects=tuple(suspects),
-            too_few=tuple(data.classes[label] for label in present if label not in enough),
-            classes=data.classes,
-            bounds=model.bounds,
-            before=before,
-            after=after,
-            before_predicted=search.predict(before),
-            after_predicted=search.predict(after),
-        )
+
+    examples: int = setting("Examples that are drawn from the data.", default=256, at_least=1)
+    points: int = setting("Points on the line from the mean of the others.", default=4, at_least=1)
+    batch_size: int = setting("Examples that are run at once.", default=32, at_least=1)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Shortcuts:
+        """Search examples with their labels."""
+        model.require_fit(data)
+        model.check_inputs(data.x)
+        seen = data.sample(min(self.examples, len(data)), seed)
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+            search = _Search(model, seen, self.points, self.batch_size, seed)
+            present = sorted(set(seen.y.tolist()))
+            enough = [label for label in present if len(search.own(label)) >= FEWEST and len(search.others(label)) > 1]
+            suspects = []
+            with progress.task("Shortcuts", len(enough)) as task:
+                for label in enough:
+                    suspects += search.worst(label)
+                    task.advance(note=data.classes[label])
+            suspects.sort(key=_gravity)
+            before, after = search.shown(suspects[0]) if suspects else (seen.x[:0], seen.x[:0])
+            return Shortcuts(
+                provenance=provenance(),
+                examples=len(seen),
+                suspects=tuple(suspects),
+                too_few=tuple(data.classes[label] for label in present if label not in enough),
+                classes=data.classes,
+                bounds=model.bounds,
+                before=before,
+                after=after,
+                before_predicted=search.predict(before),
+                after_predicted=search.predict(after),
+            )
 
 
 class _Search:
@@ -181,20 +177,18 @@ class _Search:
     def worst(self, label: int) -> list[Suspect]:
         """The place of the class with the gravest verdict or the strongest effect, if any place speaks for it."""
         x, own = self.data.x, self.own(label)
-        found = influence(
-            self.model,
-            x[own],
+        influence = Influence(
             quantity=AgainstAll(self.model.classes[label]),
             distribution=Line(x[self.data.y != label].mean(dim=0), count=self.points),
             batch_size=self.batch_size,
-            seed=self.seed,
         )
+        found = influence(self.model, x[own], seed=self.seed)
         assert found.attribution is not None
         mean = found.attribution.mean(dim=0)
-        tested = [self.tested(label, region, mean) for region in candidates(mean, self.data.features, PLACES)]
+        tested = [self.test(label, region, mean) for region in candidates(mean, self.data.features, PLACES)]
         return sorted(tested, key=_gravity)[:1]
 
-    def tested(self, label: int, region: Region, attribution: torch.Tensor) -> Suspect:
+    def test(self, label: int, region: Region, attribution: torch.Tensor) -> Suspect:
         """The four transplants of one place, and what they say."""
         own, others = self.own(label), self.others(label)
         rates = []
@@ -202,7 +196,7 @@ class _Search:
             here = region.mask(self.data.input_shape).expand(len(receivers), *self.data.input_shape)
             there = region.elsewhere(self.data.input_shape, len(receivers), self.generator)
             for masks in (here, there):
-                after = self.predict(self._transplanted(receivers, donors, masks))
+                after = self.predict(self._transplant(receivers, donors, masks))
                 rates.append(Estimate.rate(int(((after == label) == wanted).sum()), len(receivers)))
         turned, turned_control, lost, lost_control = rates
         speaks_for = (attribution.sum(dim=0) if is_picture(self.data.input_shape) else attribution).clamp_min(0)
@@ -231,11 +225,11 @@ class _Search:
         label = self.data.classes.index(suspect.name)
         receivers = self.others(label)
         mask = suspect.region.mask(self.data.input_shape).expand(len(receivers), *self.data.input_shape)
-        after = self._transplanted(receivers, self.own(label), mask)
+        after = self._transplant(receivers, self.own(label), mask)
         chosen = (self.predict(after) != label).int().argsort(stable=True)[:6]
         return self.data.x[receivers[chosen]], after[chosen]
 
-    def _transplanted(self, receivers: torch.Tensor, donors: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
+    def _transplant(self, receivers: torch.Tensor, donors: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
         drawn = donors[torch.randint(len(donors), (len(receivers),), generator=self.generator)]
         return torch.where(masks, self.data.x[drawn], self.data.x[receivers])
 

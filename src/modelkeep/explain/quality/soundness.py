@@ -1,4 +1,4 @@
-"""Conceptual soundness: on which share of the data is the explanation one that we would admit (definition 2.1)?"""
+"""Conceptual soundness: the share of the data whose explanation is admissible (Leino2022, definition 2.1)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
-from modelkeep.explain.distributions import Distribution, Line
-from modelkeep.explain.influence import influence
-from modelkeep.explain.quality.localisation import Sign, checked_masks, salient_map, share_inside
-from modelkeep.explain.quantities import PredictedScore, Quantity
+from modelkeep.explain.distributions import Line
+from modelkeep.explain.influence import Influence
+from modelkeep.explain.quality.localisation import Sign, check_masks, salient_map, share_inside
 from modelkeep.explain.result import Explained
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Inside:
         """One mask per example, `(n, h, w)` or `(n, d)`."""
         heat = salient_map(explained, self.sign)
         one_for_all = isinstance(self.masks, torch.Tensor) and self.masks.ndim == heat.ndim - 1
-        return checked_masks(self.masks.expand(len(heat), *self.masks.shape) if one_for_all else self.masks, heat)
+        return check_masks(self.masks.expand(len(heat), *self.masks.shape) if one_for_all else self.masks, heat)
 
     def __call__(self, explained: Explained) -> torch.Tensor:
         allowed = self.of(explained)
@@ -108,80 +108,60 @@ class Soundness(Result, kind="soundness"):
         return figure
 
 
-def soundness(
-    model: Model,
-    data: Data,
-    criterion: Criterion,
-    *,
-    slice: str = "input",
-    call: int | None = None,
-    quantity: Quantity = PredictedScore(),  # noqa: B008 - frozen, and the documented default
-    distribution: Distribution = Line(0.0, count=20),  # noqa: B008
-    batch_size: int = 64,
-    seed: int,
-) -> Soundness:
-    """Explain every example, and ask the criterion whether the explanation is admissible (definition 2.1).
+@declare("measurement", "soundness", access="weights", paper="Leino2022, definition 2.1")
+class MeasureSoundness:
+    """Explain every example, and ask a criterion whether the explanation is admissible.
 
-    Influence is a faithful explanation (chapter 4), so what is not admissible is the model's doing. A criterion must
-    be one that some model could meet (definition 2.2): asking for attribution where the input equals the baseline, for
-    instance, asks for what no explanation can give.
-
-    Args:
-        model: The model; it is left as it was.
-        data: The examples, on which the answer holds.
-        criterion: `Inside(masks)`, or any function of an `Explained`; see `Criterion`.
-        slice: Where to explain, with `call`, `quantity`, `distribution` and `batch_size` as for `influence`.
-        seed: For distributions that draw.
+    Influence is a faithful explanation (Leino2022, chapter 4), so what is not admissible is the model's doing. A
+    criterion must be one that some model could meet (definition 2.2): asking for attribution where the input equals
+    the baseline, for instance, asks for what no explanation can give.
 
     >>> model = Model(torch.nn.Linear(2, 2), input_shape=(2,), classes=("a", "b"))
     >>> _ = model.module.load_state_dict({"weight": torch.eye(2), "bias": torch.zeros(2)})
     >>> data = Data(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]), ("a", "b"))
-    >>> print(soundness(model, data, Inside(torch.tensor([True, False])), seed=0).by_class["b"].value)
+    >>> print(MeasureSoundness(criterion=Inside(torch.tensor([True, False])))(model, data).by_class["b"].value)
     0.0
     """
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
-        explained = influence(
-            model,
-            data,
-            slice=slice,
-            call=call,
-            quantity=quantity,
-            distribution=distribution,
-            batch_size=batch_size,
-            seed=seed,
-        )
-        explained.require_each("soundness")
-        margin = _checked(criterion(explained), len(data))
-        required = ~margin.isnan()
-        admitted = margin >= 0
-        if not required.any():
-            raise InputError("The criterion exempts every example, so there is nothing to measure.")
-        worst = torch.nonzero(required & ~admitted).flatten()
-        worst = worst[margin[worst].argsort(stable=True)][:8]
-        values = explained.influence if explained.attribution is None else explained.attribution
-        maps = values.sum(dim=1) if values.ndim == 4 else values
-        return Soundness(
-            provenance=provenance(),
-            explains=f"{explained.quantity} at {slice}, {explained.distribution}",
-            sound=Estimate.rate(int(admitted[required].sum()), int(required.sum())),
-            by_class={
-                name: Estimate.rate(int((admitted & of_class).sum()), int(of_class.sum()))
-                for label, name in enumerate(data.classes)
-                if (of_class := required & (data.y == label)).any()
-            },
-            exempt=int((~required).sum()),
-            worst=tuple(worst.tolist()),
-            margin=margin,
-            titles=tuple(
-                f"{data.classes[int(data.y[i])]}, seen as {data.classes[int(explained.predicted[i])]}\n"
-                f"off by {-float(margin[i]):.2f}"
-                for i in worst
-            ),
-            bounds=model.bounds,
-            worst_inputs=explained.inputs[worst],
-            worst_maps=maps[worst],
-            worst_masks=criterion.of(explained)[worst] if isinstance(criterion, Inside) else None,
-        )
+
+    criterion: Criterion = setting("`Inside(masks)`, or any function of an `Explained`.")
+    influence: Influence = setting("How to explain.", default=Influence(distribution=Line(0.0, count=20)))
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Soundness:
+        """Measure on the examples of `data`, of which the answer holds."""
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+            explained = self.influence(model, data, seed=seed)
+            explained.require_each("MeasureSoundness")
+            margin = _read_margin(self.criterion(explained), len(data))
+            required = ~margin.isnan()
+            admitted = margin >= 0
+            if not required.any():
+                raise InputError("The criterion exempts every example, so there is nothing to measure.")
+            worst = torch.nonzero(required & ~admitted).flatten()
+            worst = worst[margin[worst].argsort(stable=True)][:8]
+            values = explained.influence if explained.attribution is None else explained.attribution
+            maps = values.sum(dim=1) if values.ndim == 4 else values
+            return Soundness(
+                provenance=provenance(),
+                explains=f"{explained.quantity} at {explained.slice}, {explained.distribution}",
+                sound=Estimate.rate(int(admitted[required].sum()), int(required.sum())),
+                by_class={
+                    name: Estimate.rate(int((admitted & of_class).sum()), int(of_class.sum()))
+                    for label, name in enumerate(data.classes)
+                    if (of_class := required & (data.y == label)).any()
+                },
+                exempt=int((~required).sum()),
+                worst=tuple(worst.tolist()),
+                margin=margin,
+                titles=tuple(
+                    f"{data.classes[int(data.y[i])]}, seen as {data.classes[int(explained.predicted[i])]}\n"
+                    f"off by {-float(margin[i]):.2f}"
+                    for i in worst
+                ),
+                bounds=model.bounds,
+                worst_inputs=explained.inputs[worst],
+                worst_maps=maps[worst],
+                worst_masks=self.criterion.of(explained)[worst] if isinstance(self.criterion, Inside) else None,
+            )
 
 
 def _outline(ax: Axes, forbidden: torch.Tensor) -> None:
@@ -196,7 +176,7 @@ def _outline(ax: Axes, forbidden: torch.Tensor) -> None:
         ax.set_ylim(height - 0.2, -0.8)
 
 
-def _checked(said: object, n: int) -> torch.Tensor:
+def _read_margin(said: object, n: int) -> torch.Tensor:
     """What a criterion said, as a margin `(n,)`: -1 for False and 0 for True, numbers as they are."""
     if not isinstance(said, torch.Tensor) or said.shape != (n,):
         got = f"a tensor of shape {tuple(said.shape)}" if isinstance(said, torch.Tensor) else type(said).__name__

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.bias.selection import experts, orientation, parity, remove
+from modelkeep.bias.selection import orientation, remove, select_experts, select_parity
 from modelkeep.papers.leino2022.binary_tables import table
 from modelkeep.papers.leino2022.synthetic_data import EPOCHS, MOST_EPOCHS, draw, exact, sgd
 from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, mean, values
@@ -82,13 +82,13 @@ def _fixed(found: Measured, x: Array, y: Array, epochs: int | None, seed: int) -
     """The linear classifier as SGD leaves it, and after each fix; what is known of the training goes into `found`."""
     plain, sparse = (sgd(x, y, epochs, seed, penalty=penalty) for penalty in ("l2", "l1"))
     weights, bias, means = plain.coef_[0], float(plain.intercept_[0]), x.mean(axis=0)
-    chosen, towards = experts(weights, bias, x, y).keep, orientation(x, y)
+    chosen, towards = select_experts(weights, bias, x, y).keep, orientation(x, y)
     found["asymmetry"].append(float(np.mean(towards[towards != 0] > 0)))
     found["epochs"].append(float(plain.n_iter_))
     found["training accuracy"].append(float(np.mean((x @ weights + bias > 0) == y)))
     return {
         "before": (weights, bias),
-        "parity": remove(weights, bias, means, parity(weights, x, y)),
+        "parity": remove(weights, bias, means, select_parity(weights, x, y)),
         "experts": remove(weights, bias, means, chosen),
         "ℓ1": (sparse.coef_[0], float(sparse.intercept_[0])),
         KEPT: (np.where(chosen, weights, 0.0), bias),

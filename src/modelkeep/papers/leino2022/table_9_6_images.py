@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 
 from modelkeep.bias.amplification import largest_class
-from modelkeep.bias.features import asymmetry
-from modelkeep.bias.mitigation import mitigate
+from modelkeep.bias.features import MeasureAsymmetry
+from modelkeep.bias.mitigation import ExpertMitigation, ParityMitigation
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.papers.leino2022.table_9_6 import PAPER, Measured, rows
@@ -24,7 +23,6 @@ from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import architectures, datasets
 
 CLASSES = ("bird", "frog")
-METHODS: tuple[Literal["parity", "experts"], ...] = ("parity", "experts")
 
 
 @trial("leino2022/table-9.6-images", formerly=("modelkeep.bias.studies.table_9_6_images:on_images",))
@@ -54,11 +52,11 @@ def train_and_fix(
     one = largest_class(test)
     found: Measured = {
         "p*": [float((test.y == one).double().mean())],
-        "asymmetry": [asymmetry(model, train, seed=seed).on_data[one].value],
+        "asymmetry": [MeasureAsymmetry()(model, train, seed=seed).on_data[one].value],
         "B, ℓ1": [],
         "accuracy, ℓ1": [],
     }
-    parity, experts = (mitigate(model, train, method=method, seed=seed) for method in METHODS)
+    parity, experts = (method(model, train, seed=seed) for method in (ParityMitigation(), ExpertMitigation()))
     found |= {"training B": [experts.before.value], "training accuracy": [experts.accuracy_before.value]}
     for fix, network in (("before", model), ("parity", parity.model), ("experts", experts.model)):
         said = torch.cat([network.predict(x) for x, _ in test.batches(500)])

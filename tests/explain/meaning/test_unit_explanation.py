@@ -12,9 +12,9 @@ from torch import nn
 from modelkeep import Data, Model, Result
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError, SliceError
-from modelkeep.explain import Channel, ClassScore, OfInner, influence
-from modelkeep.explain.meaning.concepts import Concept, concept
-from modelkeep.explain.meaning.explain_unit import explain_unit
+from modelkeep.explain import Channel, ClassScore, Influence, OfInner
+from modelkeep.explain.meaning.concepts import Concept, learn_concept
+from modelkeep.explain.meaning.unit_explanation import ExplainUnits
 from modelkeep.explain.meaning.unit_sheet import UnitSheet
 
 CROSS = torch.tensor([[1.0, -1, 1], [-1, 1, -1], [1, -1, 1]])
@@ -57,23 +57,16 @@ def concepts(model: Model) -> list[Concept]:
     data, _ = crosses(80, seed=5)
     with_it, without = data.of_class("cross"), data.of_class("none")
     return [
-        concept(model, with_it, without, slice="features", name="a cross", seed=0),
-        concept(model, without.x[:20], without.x[20:], slice="features", name="nothing", seed=0),
+        learn_concept(model, with_it, without, slice="features", name="a cross", seed=0),
+        learn_concept(model, without.x[:20], without.x[20:], slice="features", name="nothing", seed=0),
     ]
 
 
 @pytest.fixture(scope="module")
 def sheet(model: Model) -> UnitSheet:
     data, _ = crosses()
-    return explain_unit(
-        model,
-        data,
-        slice="features",
-        quantity=ClassScore("cross"),
-        units=2,
-        concepts=concepts(model),
-        steps=200,
-        seed=0,
+    return ExplainUnits(slice="features", quantity=ClassScore("cross"), units=2, concepts=concepts(model), steps=200)(
+        model, data, seed=0
     )
 
 
@@ -114,7 +107,7 @@ def test_its_optimised_input_beats_all_examples(model: Model, sheet: UnitSheet) 
     assert best.quantity == "channel 2 of 'features'"
     assert best.best_value is not None
     assert best.value > 1.5 * best.best_value
-    again = influence(model, best.input[None], quantity=Channel("features", 2), seed=0)
+    again = Influence(quantity=Channel("features", 2))(model, best.input[None], seed=0)
     assert float(again.values) == pytest.approx(best.value, rel=1e-5)
 
 
@@ -147,7 +140,7 @@ def test_reads_stores_and_draws_itself(sheet: UnitSheet) -> None:
 def test_units_that_are_named_are_explained_in_that_order(model: Model) -> None:
     data, _ = crosses()
     every, _ = crosses(60, seed=9)
-    found = explain_unit(model, data, slice="features", units=[3, 0], exemplars_from=every, count=2, steps=3, seed=0)
+    found = ExplainUnits(slice="features", units=[3, 0], exemplars_from=every, count=2, steps=3)(model, data, seed=0)
     assert found.units == (3, 0)
     assert found.exemplars.inputs.shape == (2, 2, 1, 12, 12)
     assert found.exemplars.provenance.data == every.fingerprint()
@@ -165,7 +158,7 @@ def test_a_table_names_the_features_that_move_the_unit() -> None:
     model = Model(nn.Sequential(hidden, output), input_shape=(3,), classes=("yes", "no"), bounds=None)
     x = noise(100, 3) * torch.tensor([1.0, 4.0, 1.0])
     data = Data(x, torch.arange(100) % 2, ("yes", "no"), features=("age", "debt", "rent"))
-    found = explain_unit(model, data, slice="0", quantity=ClassScore("yes"), units=1, steps=100, seed=0)
+    found = ExplainUnits(slice="0", quantity=ClassScore("yes"), units=1, steps=100)(model, data, seed=0)
     assert found.units == (1,)
     spread = x.std(dim=0, correction=0).tolist()
     assert [(m.name, m.change.value) for m in found.movers[0]] == [
@@ -190,7 +183,7 @@ def test_a_unit_that_is_never_active_is_said_to_be_so() -> None:
         first.bias.fill_(-1.0)
     model = Model(nn.Sequential(nn.Flatten(), first, nn.ReLU(), second), input_shape=(1, 4, 4), classes=2)
     data = Data(noise(8, 1, 4, 4).sigmoid(), torch.zeros(8, dtype=torch.int64), ("0", "1"))
-    found = explain_unit(model, data, slice="2", units=1, steps=2, seed=0)
+    found = ExplainUnits(slice="2", units=1, steps=2)(model, data, seed=0)
     assert found.optimised[0].flat
     assert plots.png_bytes(found.draw()).startswith(b"\x89PNG")
 
@@ -198,15 +191,15 @@ def test_a_unit_that_is_never_active_is_said_to_be_so() -> None:
 def test_what_does_not_exist_is_refused(model: Model) -> None:
     data, _ = crosses(6)
     with pytest.raises(InputError, match=r"channels from 0 to 3 of 'features'. Got \[4\]"):
-        explain_unit(model, data, slice="features", units=[4], seed=0)
+        ExplainUnits(slice="features", units=[4])(model, data, seed=0)
     with pytest.raises(InputError, match="'units'"):
-        explain_unit(model, data, slice="features", units=0, seed=0)
+        ExplainUnits(slice="features", units=0)(model, data, seed=0)
     with pytest.raises(SliceError, match=r"Cannot cut at 'feature'.* Did you mean 'features'"):
-        explain_unit(model, data, slice="feature", seed=0)
+        ExplainUnits(slice="feature")(model, data, seed=0)
     with pytest.raises(InputError, match="no class 'crossing'"):
-        explain_unit(model, data, slice="features", quantity=ClassScore("crossing"), seed=0)
-    with pytest.raises(InputError, match="was learned at 'features', but units of 'pool'"):
-        explain_unit(model, data, slice="pool", concepts=concepts(model), seed=0)
+        ExplainUnits(slice="features", quantity=ClassScore("crossing"))(model, data, seed=0)
+    with pytest.raises(InputError, match="was learned at 'features', but these are units of 'pool'"):
+        ExplainUnits(slice="pool", concepts=concepts(model))(model, data, seed=0)
     inner = OfInner("inner", "features.0", lambda z: z.flatten(1).sum(dim=1))
     with pytest.raises(SliceError, match="is computed first"):
-        explain_unit(model, data, slice="features", quantity=inner, seed=0)
+        ExplainUnits(slice="features", quantity=inner)(model, data, seed=0)
