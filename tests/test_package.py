@@ -30,8 +30,8 @@ EXPORTS = {
     "attack.universal": "Upset upset",
     "audit": "Audit Finding Section Settings audit render_audit write_audit",
     "bias": """
-        Amplification Asymmetry Experts Explanation Mitigated amplification asymmetry bayes_amplification
-        bayes_classifier experts fit_sparse mahalanobis mitigate orientation parity remove
+        Amplification Asymmetry ExpertMitigation MeasureAmplification MeasureAsymmetry Mitigated
+        ParityMitigation SparseMitigation bayes_amplification bayes_classifier mahalanobis
     """,
     "certify": """
         ABSTAINED EMMA Affinity Certified Certify GloRoCrossEntropy GloRoNet GloRoTrades Guarantee Lipschitz
@@ -54,12 +54,12 @@ EXPORTS = {
     "core.formats": "read write",
     "core.slices": "Cut Place Slice cut one_path places",
     "explain": """
-        AgainstAll Channel ClassScore Concept ConceptSensitivity Contrast Criterion DataSet Distribution Exemplars
-        Experts Explained Gaussian Inside Line Localisation Mover OcclusionCurve OfInner OfLogits Path Point Points
-        PredictedScore Quantity Sampler Sensitivity Shortcuts Soundness Suspect Transformations Unit UnitSheet
-        Visualised channel_influence concept concept_sensitivity conductance exemplars experts explain_unit grad_cam
-        influence integrated_gradients isolation_test localisation occlusion_test saliency shortcuts smooth_grad
-        soundness visualise
+        TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast
+        DataSet Distribution Exemplars Experts ExplainUnits Explained Explainer FindExemplars FindShortcuts
+        Gaussian GradCAM Influence Inside IntegratedGradients IsolationTest Line Localisation MeasureExperts
+        MeasureSoundness OcclusionCurve OcclusionTest OfInner OfLogits Path Point Points PredictedScore Quantity
+        Saliency Sampler Shortcuts SmoothGrad Soundness Suspect Transformations Unit UnitSheet Visualise
+        Visualised learn_concept measure_localisation
     """,
     "extract": """
         DDAE NAIVE S4L SMOOTHING TOP_ONE AdaptiveKnockoff Asked Attack DDAEPlus Extraction FidelityCurve Guarded

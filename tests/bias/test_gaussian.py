@@ -24,7 +24,7 @@ def test_lies_between_none_and_half(prior: float, distance: float) -> None:
 
 
 @given(st.floats(0.001, 0.999), st.floats(0.001, 50.0))
-def test_is_the_theorem_as_the_thesis_prints_it(prior: float, distance: float) -> None:
+def test_is_the_theorem_as_leino2022_prints_it(prior: float, distance: float) -> None:
     beta = -np.log(prior / (1 - prior)) / distance
     printed = 1 - prior - (1 - prior) * norm.cdf(beta + distance / 2) - prior * norm.cdf(beta - distance / 2)
     assert bayes_amplification(prior, distance) == pytest.approx(printed, abs=1e-12)
@@ -42,7 +42,7 @@ def test_an_even_prior_is_not_amplified(distance: float) -> None:
 
 @given(st.floats(0.51, 0.99), st.floats(0.05, 5.0))
 def test_an_uneven_prior_is_amplified_the_more_the_closer_the_classes(prior: float, distance: float) -> None:
-    """The thesis says "if and only if p* > 0", and means 1/2."""
+    """Leino2022 says "if and only if p* > 0", and means 1/2."""
     assert 0 < bayes_amplification(prior, distance) <= bayes_amplification(prior, distance / 2) + 1e-15
 
 
@@ -100,7 +100,7 @@ def test_distance_equals_that_of_discriminant_analysis() -> None:
 
 
 def test_table_9_2_has_the_distance_by_the_total_covariance() -> None:
-    """The thesis gives 1.81 for the breast cancer data, which no covariance within the classes comes near."""
+    """Leino2022 gives 1.81 for the breast cancer data, which no covariance within the classes comes near."""
     parts = [datasets.load("breast-cancer", part) for part in ("train", "test")]
     x, y = np.concatenate([part.x for part in parts]), np.concatenate([part.y for part in parts])
     assert mahalanobis(x[y == 0], x[y == 1], covariance="total") == pytest.approx(1.81, abs=0.01)

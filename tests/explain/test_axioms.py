@@ -1,4 +1,4 @@
-"""The axioms that single internal influence out (thesis 002, section 4.1), as properties of drawn networks."""
+"""The axioms that single internal influence out (Leino2022, section 4.1), as properties of drawn networks."""
 
 from __future__ import annotations
 
