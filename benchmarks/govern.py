@@ -40,7 +40,7 @@ from modelkeep.govern.session.leader import Leader
 from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.memory import keep_freed_memory
 from modelkeep.govern.session.party import Party
-from modelkeep.govern.session.runs import training
+from modelkeep.govern.session.runs import training_passes
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 from modelkeep.training import SGD, Recipe
@@ -106,7 +106,7 @@ def median_steps(rivals: dict[str, Step]) -> dict[str, float]:
 
 
 class Watch:
-    """Notes when messages with tensors are handed over and when they have arrived, in both processes."""
+    """EventLog when messages with tensors are handed over and when they have arrived, in both processes."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -185,7 +185,7 @@ def governed(root: Path, data: Data, seed: int, parts: int) -> Iterator[tuple[Le
 
 def step_of(leader: Leader) -> Step:
     """A step that the leader leads."""
-    make = training(leader.party)
+    make = training_passes(leader.party)
     return lambda: leader.run("train", make)
 
 
@@ -237,7 +237,7 @@ def main() -> None:
             "grpc by hand": peer,
         }
         seconds = median_steps(rivals)
-        link = leader.party.links.to("bob")
+        link = leader.party.links.connection_to("bob")
         assert link is not None
         tensors = link.tensor_bytes_sent + link.tensor_bytes_received
         wire_bytes = (link.sent_bytes + link.received_bytes) / tensors

@@ -68,13 +68,13 @@ EXPORTS = {
     """,
     "extract.parameters": "Distance Recovery Stolen compare lemma_one steal",
     "govern": """
-        Advice Agreement Audit Consent ConsentState Evaluated Folder Identity Leader Ledger Material Member Party
-        Pass Policy PublicIdentity Trained Window Wire advise assemble audit draft evaluate infer infer_labels
-        invert open_reading serve split train
+        Advice Agreement Audit ConsentState Evaluated Folder Identity Leader Material Party Pass Policy
+        PublicIdentity Trained Window Wire advise assemble audit draft evaluate infer infer_labels invert
+        read_ledger serve split train
     """,
-    "govern.consent": "ConsentState Consenting Policy Waiting Window policy_of",
+    "govern.consent": "ConsentDecision ConsentState Policy Waiting Window read_policy",
     "govern.exposure": "Advice AtCut Completing Completion Costs Inversion LabelLeak Link advise infer_labels invert",
-    "govern.ledger": "Audit Crossing Entry Event Finding Ledger Reading audit open_reading",
+    "govern.ledger": "Audit Crossing Entry Event Finding Ledger LedgerReader audit read_ledger",
     "guard.defences": """
         MAD AdaptiveMisinformation Centroids ModelGuardS ModelGuardW NoDefence ReverseSigmoid Rounding TopOne
         Unordered calibrate_beta calibrate_threshold misinform

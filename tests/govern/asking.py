@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from modelkeep.core.signing import Signer
-from modelkeep.govern.consent import Consenting, ConsentState, Policy
+from modelkeep.govern.consent import ConsentDecision, ConsentState, Policy
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.session.passes import Pass, Purpose
+from modelkeep.govern.passes import Pass, Purpose
 
 NOON = 1704110400.0  # Monday, 1 January 2024, 12:00 UTC
 
@@ -31,8 +31,8 @@ class Party:
         self.ledger = Ledger(self.folder / "ledger.sqlite3", "bob", self.signer)
         self.state = ConsentState(self.folder / "consent.sqlite3")
 
-    def by(self, *policies: Policy) -> Consenting:
-        return Consenting(policies, self.state, "bob", self.signer, self.ledger, clock=lambda: self.now)
+    def by(self, *policies: Policy) -> ConsentDecision:
+        return ConsentDecision(policies, self.state, "bob", self.signer, self.ledger, clock=lambda: self.now)
 
     def log(self, of: Pass, *, commit: bool = True) -> None:
         self.ledger.prepare(of, (), (), ())

@@ -28,7 +28,7 @@ from govern.play import Fault, Play, Signal, Told
 from govern.proxy import Damage
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.ledger.audit import audit
-from modelkeep.govern.ledger.reader import open_reading
+from modelkeep.govern.ledger.reader import read_ledger
 from modelkeep.govern.piece.checkpoints import Checkpoints
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training import SGD, Recipe, cross_entropy, fit
@@ -84,7 +84,7 @@ class Stage:
 
     def _compare(self, root: Path, told: Told) -> None:
         ledgers = {name: Folder(root / name).ledger for name in self.names}
-        entries = {name: [e.line() for e in open_reading(path).entries()] for name, path in ledgers.items()}
+        entries = {name: [e.line() for e in read_ledger(path).entries()] for name, path in ledgers.items()}
         self.entries = self.entries or entries
         self.judged = self.judged or told.judged
         if told.judged != self.judged:
@@ -99,7 +99,7 @@ class Stage:
         if differing or weights.keys() != self.weights.keys():
             told.problems.append(f"other weights than in one process: {differing}")
         told.problems += [str(finding) for finding in audit(self.agreement, ledgers).findings]
-        told.recoveries = sum(event.kind == "recovering" for event in open_reading(ledgers[self.names[0]]).events())
+        told.recoveries = sum(event.kind == "recovering" for event in read_ledger(ledgers[self.names[0]]).events())
 
 
 KINDS: dict[str, Callable[[random.Random], Order | Damage | Signal]] = {

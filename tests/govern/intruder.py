@@ -15,7 +15,7 @@ from torch import Tensor
 from govern.meeting import Meeting
 from modelkeep.core.errors import PartyUnavailable
 from modelkeep.govern.identity import Identity
-from modelkeep.govern.session.passes import Consent, Pass, read_consent
+from modelkeep.govern.passes import Consent, Pass, read_consent
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message

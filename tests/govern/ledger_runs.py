@@ -17,7 +17,7 @@ from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.agreement.terms import Material, Member
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.ledger import Crossing, Ledger
-from modelkeep.govern.session.passes import Consent, Pass, Purpose
+from modelkeep.govern.passes import Consent, Pass, Purpose
 from modelkeep.training.recipe import Recipe
 
 PARTIES = ("alice", "bob", "carol")

@@ -154,7 +154,7 @@ def test_playing_changes_nothing_of_the_training() -> None:
     assert same(agent.state()[0], other.state()[0])
 
 
-def test_a_player_keeps_the_policy_of_its_time() -> None:
+def test_a_player_keeps_the_read_policy_its_time() -> None:
     agent = breakout()
     observations, begun = np.repeat(agent.observations, 50, axis=0), np.zeros(200, bool)
     early, late = agent.player(seed=0), agent.player(seed=0)

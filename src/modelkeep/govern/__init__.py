@@ -1,4 +1,4 @@
-"""Govern: one model with several owners, where every pass needs the consent of them all (papers 000 and 001)."""
+"""Govern: one model with several owners, where every pass needs the consent of all (Martic2018)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from modelkeep.core.lazy import attach
 if TYPE_CHECKING:
     from modelkeep.govern.agreement.agreement import Agreement
     from modelkeep.govern.agreement.draft import draft
-    from modelkeep.govern.agreement.terms import Material, Member
+    from modelkeep.govern.agreement.terms import Material
     from modelkeep.govern.consent import ConsentState, Policy, Window
     from modelkeep.govern.exposure import Advice, advise, infer_labels, invert
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.identity import Identity, PublicIdentity
-    from modelkeep.govern.ledger import Audit, Ledger, audit, open_reading
+    from modelkeep.govern.ledger import Audit, audit, read_ledger
+    from modelkeep.govern.passes import Pass
     from modelkeep.govern.piece.files import assemble, split
     from modelkeep.govern.session.leader import Leader
     from modelkeep.govern.session.member import serve
     from modelkeep.govern.session.party import Party
-    from modelkeep.govern.session.passes import Consent, Pass
     from modelkeep.govern.session.runs import Evaluated, Trained, evaluate, infer, train
     from modelkeep.govern.wire.settings import Wire
 
@@ -27,15 +27,12 @@ __all__ = [
     "Advice",
     "Agreement",
     "Audit",
-    "Consent",
     "ConsentState",
     "Evaluated",
     "Folder",
     "Identity",
     "Leader",
-    "Ledger",
     "Material",
-    "Member",
     "Party",
     "Pass",
     "Policy",
@@ -51,7 +48,7 @@ __all__ = [
     "infer",
     "infer_labels",
     "invert",
-    "open_reading",
+    "read_ledger",
     "serve",
     "split",
     "train",

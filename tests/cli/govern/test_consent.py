@@ -45,20 +45,20 @@ def bob(tmp_path: Path) -> Iterator[Party]:
 
 
 def test_a_withdrawal_counts_at_once_and_until_it_is_restored(bob: Party, monkeypatch: pytest.MonkeyPatch) -> None:
-    consenting = bob.by(Policy())
-    consenting.still(a_pass())
+    decision = bob.by(Policy())
+    decision.require_not_withdrawn(a_pass())
     assert command("withdraw", bob.folder, "--reason", "the contract has ended") == (
         "train: withdrawn (the contract has ended)\n"
         "evaluate: withdrawn (the contract has ended)\n"
         "infer: withdrawn (the contract has ended)\n"
     )
     with pytest.raises(ConsentRefused, match="the contract has ended"):
-        consenting.still(a_pass())
+        decision.require_not_withdrawn(a_pass())
     monkeypatch.chdir(bob.folder)  # the folder by default
     assert told("restore", "--purpose", "train") == {
         "withdrawn": {"evaluate": "the contract has ended", "infer": "the contract has ended"}
     }
-    consenting.still(a_pass())
+    decision.require_not_withdrawn(a_pass())
     assert command("restore") == "train: by the policies\nevaluate: by the policies\ninfer: by the policies\n"
     assert told("withdraw", "--purpose", "infer") == {"withdrawn": {"infer": ""}}
     assert "infer: withdrawn\n" in command("withdraw", "--purpose", "infer")
@@ -72,15 +72,15 @@ def test_a_real_process_withdraws(bob: Party) -> None:
     )
     subprocess.run([sys.executable, "-c", code, bob.folder, "--reason", "no"], check=True, timeout=60)
     with pytest.raises(ConsentRefused, match="to train: no"):
-        bob.by(Policy()).still(a_pass())
+        bob.by(Policy()).require_not_withdrawn(a_pass())
 
 
 def test_a_waiting_pass_is_listed_approved_and_runs(bob: Party) -> None:
-    consenting = bob.by(Policy(human=True))
+    decision = bob.by(Policy(human=True))
     assert command("pending", bob.folder) == "no pass waits for a person\n"
     assert told("pending", bob.folder) == []
     with pytest.raises(ConsentPending):
-        consenting.decide(a_pass(7, data="[red]" + "d" * 59))
+        decision.decide(a_pass(7, data="[red]" + "d" * 59))
     listed = command("pending", bob.folder)
     assert all(word in listed for word in ("7", "16", "train", "alice", "[red]ddddddddddd", "s ago"))
     (waiting,) = told("pending", bob.folder)
@@ -88,7 +88,7 @@ def test_a_waiting_pass_is_listed_approved_and_runs(bob: Party) -> None:
     answer = told("approve", bob.folder, "--purpose", "train", "--passes", "2")
     assert (answer["approved"], answer["withdrawn"]) == (2, None)
     assert 86000 < answer["until"] - bob.now < 87000
-    consenting.decide(a_pass(7, data="[red]" + "d" * 59))
+    decision.decide(a_pass(7, data="[red]" + "d" * 59))
     assert told("pending", bob.folder) == []
     assert "2 approved passes to train are left" in command("approve", bob.folder, "--purpose", "train")
 

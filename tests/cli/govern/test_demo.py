@@ -17,7 +17,7 @@ import torch
 from cli.governed import MAIN
 from cli.running import Run
 from modelkeep.cli.govern.demo import REASON
-from modelkeep.govern import open_reading
+from modelkeep.govern import read_ledger
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def test_the_story_holds(modelkeep: Run, tmp_path: Path) -> None:
     assert told["findings"] == 0
     assert any(finding.startswith("rewritten: alice") for finding in told["forged_findings"])
     for party in ("alice", "bob"):
-        assert open_reading(tmp_path / "demo" / party / "ledger.sqlite3").committed == told["passes"]
-    refused = [event.text for event in open_reading(tmp_path / "demo" / "bob" / "ledger.sqlite3").events()]
+        assert read_ledger(tmp_path / "demo" / party / "ledger.sqlite3").committed == told["passes"]
+    refused = [event.text for event in read_ledger(tmp_path / "demo" / "bob" / "ledger.sqlite3").events()]
     assert any("withdrawn its consent to infer" in text for text in refused)
     again = modelkeep("govern", "demo", "--data", "digits", "--out", "demo")
     assert "not empty" in again.err

@@ -108,17 +108,17 @@ def test_a_program_is_asked_once_per_pass_that_it_grants(bob: Party, tmp_path: P
         f"import json, os, sys\nopen({str(asked)!r}, 'a').write(str(json.load(sys.stdin)['number']))\n"
         f"sys.exit(os.path.exists({str(tmp_path / 'no')!r}))"
     )
-    consenting = bob.by(Policy(command=program(tmp_path, text), timeout=30))
+    decision = bob.by(Policy(command=program(tmp_path, text), timeout=30))
     (tmp_path / "no").touch()
     for _ in range(2):
         with pytest.raises(ConsentRefused):
-            consenting.decide(a_pass(0))
+            decision.decide(a_pass(0))
     (tmp_path / "no").unlink()
     for _ in range(2):  # a refusal may be thought over, a consent was given
-        consenting.decide(a_pass(0))
+        decision.decide(a_pass(0))
     bob.log(a_pass(0))
-    consenting.decide(a_pass(1))
-    consenting.decide(a_pass(0))  # forgotten here by now, but in the ledger
+    decision.decide(a_pass(1))
+    decision.decide(a_pass(0))  # forgotten here by now, but in the ledger
     assert asked.read_text() == "0001"
 
 
@@ -142,7 +142,7 @@ def test_a_withdrawal_while_the_approver_thinks_counts(bob: Party, tmp_path: Pat
     asking.start()
     while not thinking.exists():
         time.sleep(0.01)
-    bob.by(Policy()).still(a_pass())  # nobody else waits meanwhile
+    bob.by(Policy()).require_not_withdrawn(a_pass())  # nobody else waits meanwhile
     bob.state.withdraw("changed my mind")
     go.touch()
     asking.join(30)

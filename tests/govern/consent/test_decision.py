@@ -1,4 +1,4 @@
-"""Consenting: counts, rates, approvals and withdrawals, replays and threads, over a real ledger."""
+"""ConsentDecision: counts, rates, approvals and withdrawals, replays and threads, over a real ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from govern.asking import NOON, Party, a_pass
 from modelkeep.core.errors import ConsentPending, ConsentRefused, InputError
 from modelkeep.govern.consent import Policy, Window
 from modelkeep.govern.consent.state import bucket
-from modelkeep.govern.session.passes import Pass, Purpose
+from modelkeep.govern.passes import Pass, Purpose
 
 
 @pytest.fixture
@@ -52,64 +52,64 @@ def test_all_policies_must_allow_a_pass(bob: Party) -> None:
 
 
 def test_so_many_passes_for_a_purpose_and_no_more(bob: Party) -> None:
-    consenting = bob.by(Policy(most={"train": 2}))
+    decision = bob.by(Policy(most={"train": 2}))
     for number in range(2):
-        consenting.decide(a_pass(number))
+        decision.decide(a_pass(number))
         bob.log(a_pass(number))
     with pytest.raises(ConsentRefused, match="2 passes to train were made, and 2 are allowed") as refused:
-        consenting.decide(a_pass(2))
+        decision.decide(a_pass(2))
     assert not isinstance(refused.value, ConsentPending)
-    consenting.decide(a_pass(2, "infer"))
+    decision.decide(a_pass(2, "infer"))
     assert not allows(bob.by(Policy(most={"infer": 0})).decide, a_pass(2, "infer"))
 
 
 def test_a_replayed_pass_is_not_counted_again(bob: Party) -> None:
-    consenting = bob.by(Policy(most={"train": 1}))
+    decision = bob.by(Policy(most={"train": 1}))
     bob.log(a_pass(0), commit=False)
-    consenting.decide(a_pass(0))
+    decision.decide(a_pass(0))
     bob.ledger.commit(0)
-    consenting.decide(a_pass(0))
+    decision.decide(a_pass(0))
     bob.now = NOON + 3600
     with pytest.raises(ConsentRefused, match="The next begin"):  # the rules without memory hold for it too
         bob.by(Policy(windows=(Window(("mon",), "12:00", "13:00"),))).decide(a_pass(0))
 
 
 def test_a_pass_that_takes_another_ones_place_counts_in_its_place(bob: Party) -> None:
-    consenting = bob.by(Policy(most={"train": 2}))
+    decision = bob.by(Policy(most={"train": 2}))
     bob.log(a_pass(0))
     bob.log(a_pass(1), commit=False)
-    consenting.decide(a_pass(1, data="f" * 64))
+    decision.decide(a_pass(1, data="f" * 64))
     bob.ledger.commit(1)
     with pytest.raises(ConsentRefused, match=r"has pass 1 \(train, asked by alice\) with other details"):
-        consenting.decide(a_pass(1, data="f" * 64))
+        decision.decide(a_pass(1, data="f" * 64))
 
 
 def test_passes_that_broke_off_count_unless_they_are_made_again(bob: Party) -> None:
-    consenting = bob.by(Policy(most={"infer": 3, "train": 1}))
+    decision = bob.by(Policy(most={"infer": 3, "train": 1}))
     for data in "abc":  # each has begun, and then its leader let it break off
-        consenting.decide(a_pass(0, "infer", data=data * 64))
+        decision.decide(a_pass(0, "infer", data=data * 64))
         bob.log(a_pass(0, "infer", data=data * 64), commit=False)
-        consenting.broke_off(a_pass(0, "infer", data=data * 64))
+        decision.count_unfinished(a_pass(0, "infer", data=data * 64))
     with pytest.raises(ConsentRefused, match="3 passes to infer were made, and 3 are allowed"):
-        consenting.decide(a_pass(0, "infer", data="d" * 64))
-    consenting.decide(a_pass(0, "infer", data="b" * 64))  # again, after the others
+        decision.decide(a_pass(0, "infer", data="d" * 64))
+    decision.decide(a_pass(0, "infer", data="b" * 64))  # again, after the others
     bob.log(a_pass(0, "infer", data="b" * 64))
     assert not allows(bob.by(Policy(most={"infer": 3})).decide, a_pass(1, "infer"))  # in another process too
     assert allows(bob.by(Policy(most={"infer": 4})).decide, a_pass(1, "infer"))
-    consenting.broke_off(a_pass(1))
+    decision.count_unfinished(a_pass(1))
     bob.log(a_pass(1, "evaluate"))
-    consenting.decide(a_pass(2))  # the same step of the training, under another number
+    decision.decide(a_pass(2))  # the same step of the training, under another number
 
 
 def test_passes_under_way_are_waited_for_at_the_limit(bob: Party) -> None:
-    consenting = bob.by(Policy(most={"train": 2}))
-    consenting.decide(a_pass(0))
-    consenting.decide(a_pass(1))  # while pass 0 runs
+    decision = bob.by(Policy(most={"train": 2}))
+    decision.decide(a_pass(0))
+    decision.decide(a_pass(1))  # while pass 0 runs
     with pytest.raises(ConsentPending, match="0 passes to train were made, 2 are allowed, and 2 before it"):
-        consenting.decide(a_pass(2))
+        decision.decide(a_pass(2))
     bob.log(a_pass(0, "infer"))
     bob.log(a_pass(1))
-    consenting.decide(a_pass(2))
+    decision.decide(a_pass(2))
 
 
 @given(
@@ -119,13 +119,13 @@ def test_never_more_than_allowed_however_far_ahead_one_asks(purposes: list[Purpo
     """Ask for up to `ahead` passes before the first of them is logged; only what was consented to is logged."""
     with TemporaryDirectory() as folder:
         bob = Party(Path(folder))
-        consenting = bob.by(Policy(most={"train": most}))
+        decision = bob.by(Policy(most={"train": most}))
         number, under_way, made = 0, list[Pass](), 0
         for purpose in purposes:
             of = a_pass(number, purpose)
             while True:
                 try:
-                    consenting.decide(of)
+                    decision.decide(of)
                 except ConsentPending:
                     bob.log(under_way.pop(0))
                     continue
@@ -165,15 +165,15 @@ def test_a_rate_lets_in_what_every_interval_allows(rate: float, burst: int, paus
 
 
 def test_too_early_is_pending_and_says_how_long(bob: Party) -> None:
-    consenting = bob.by(Policy(rate=0.5, burst=2))
-    consenting.decide(a_pass(0))
-    consenting.decide(a_pass(1))
-    consenting.decide(a_pass(1))  # the same pass again takes nothing
+    decision = bob.by(Policy(rate=0.5, burst=2))
+    decision.decide(a_pass(0))
+    decision.decide(a_pass(1))
+    decision.decide(a_pass(1))  # the same pass again takes nothing
     with pytest.raises(ConsentPending, match=r"another 2 seconds: 0\.5 passes per second are allowed, 2 at") as early:
-        consenting.decide(a_pass(2))
+        decision.decide(a_pass(2))
     assert early.value.seconds == 2.0
     bob.now += 2.0
-    consenting.decide(a_pass(2))
+    decision.decide(a_pass(2))
 
 
 def test_a_rate_outlasts_a_restart_and_a_clock_put_right(bob: Party) -> None:
@@ -189,41 +189,41 @@ def test_a_rate_outlasts_a_restart_and_a_clock_put_right(bob: Party) -> None:
 
 
 def test_a_refusal_takes_nothing_from_the_rate(bob: Party) -> None:
-    consenting = bob.by(Policy(rate=0.001), Policy(human=True))
+    decision = bob.by(Policy(rate=0.001), Policy(human=True))
     for _ in range(3):
-        assert not allows(consenting.decide, a_pass(0))
+        assert not allows(decision.decide, a_pass(0))
     bob.state.approve(1, "train", NOON + 60)
-    consenting.decide(a_pass(0))
+    decision.decide(a_pass(0))
 
 
 def test_a_person_approves_so_many_passes(bob: Party) -> None:
-    consenting = bob.by(Policy(human=True), Policy(human=True))
+    decision = bob.by(Policy(human=True), Policy(human=True))
     with pytest.raises(ConsentPending, match=r"waits for a person at 'bob'.*modelkeep govern approve --purpose train"):
-        consenting.decide(a_pass(0))
+        decision.decide(a_pass(0))
     assert [(one.of, one.asked) for one in bob.state.pending()] == [(a_pass(0), NOON)]
     bob.state.approve(2, "train", NOON + 60, by="Bob")
     for _ in range(2):
-        consenting.decide(a_pass(0))
+        decision.decide(a_pass(0))
     assert bob.state.pending() == []
     assert bob.state.approved("train", NOON) == 1
     bob.log(a_pass(0))
-    consenting.decide(a_pass(0))  # replayed: spends nothing
-    consenting.decide(a_pass(1))
+    decision.decide(a_pass(0))  # replayed: spends nothing
+    decision.decide(a_pass(1))
     bob.log(a_pass(1))
-    assert not allows(consenting.decide, a_pass(2))
+    assert not allows(decision.decide, a_pass(2))
     assert [one.of.number for one in bob.state.pending()] == [2]
 
 
 def test_an_approval_ends_at_its_time_and_is_for_its_purpose_and_asker(bob: Party) -> None:
-    consenting = bob.by(Policy(human=True))
+    decision = bob.by(Policy(human=True))
     bob.state.approve(9, "train", NOON + 60, asker="carol")
-    assert not allows(consenting.decide, a_pass(0, "infer", asker="carol"))
-    assert not allows(consenting.decide, a_pass(0, asker="alice"))
-    consenting.decide(a_pass(0, asker="carol"))
+    assert not allows(decision.decide, a_pass(0, "infer", asker="carol"))
+    assert not allows(decision.decide, a_pass(0, asker="alice"))
+    decision.decide(a_pass(0, asker="carol"))
     bob.now += 59.999
-    consenting.decide(a_pass(1, asker="carol"))
+    decision.decide(a_pass(1, asker="carol"))
     bob.now += 0.001
-    assert not allows(consenting.decide, a_pass(2, asker="carol"))
+    assert not allows(decision.decide, a_pass(2, asker="carol"))
     assert bob.state.approved("train", bob.now) == 0
 
 
@@ -235,10 +235,10 @@ def test_the_approval_that_ends_first_is_spent_first(bob: Party) -> None:
 
 
 def test_no_approval_is_spent_twice_by_many_threads(bob: Party) -> None:
-    consenting = bob.by(Policy(human=True))
+    decision = bob.by(Policy(human=True))
     bob.state.approve(7, "train", NOON + 60)
     with ThreadPoolExecutor(8) as threads:
-        allowed = list(threads.map(lambda number: allows(consenting.decide, a_pass(number % 20)), range(60)))
+        allowed = list(threads.map(lambda number: allows(decision.decide, a_pass(number % 20)), range(60)))
     passed = {number % 20 for number, allowed in enumerate(allowed) if allowed}
     assert len(passed) == 7
     assert bob.state.approved("train", NOON) == 0
@@ -256,16 +256,16 @@ def test_what_is_not_allowed_cannot_be_approved_or_withdrawn(bob: Party) -> None
 
 
 def test_a_withdrawal_stops_a_pass_that_was_consented_to(bob: Party) -> None:
-    consenting = bob.by(Policy())
-    consenting.give(a_pass(0))
-    consenting.still(a_pass(0))
+    decision = bob.by(Policy())
+    decision.give(a_pass(0))
+    decision.require_not_withdrawn(a_pass(0))
     bob.state.withdraw("the contract has ended", "train")
-    for ask in (consenting.still, consenting.decide, consenting.give):
+    for ask in (decision.require_not_withdrawn, decision.decide, decision.give):
         with pytest.raises(ConsentRefused, match="'bob' has withdrawn its consent to train: the contract has ended"):
             ask(a_pass(0))
-    consenting.decide(a_pass(0, "infer"))
+    decision.decide(a_pass(0, "infer"))
     bob.state.restore()
-    consenting.decide(a_pass(0))
+    decision.decide(a_pass(0))
 
 
 def test_a_withdrawal_of_everything_can_be_restored_for_one_purpose(bob: Party) -> None:
@@ -273,7 +273,7 @@ def test_a_withdrawal_of_everything_can_be_restored_for_one_purpose(bob: Party) 
     bob.state.restore("infer")
     assert [bob.state.withdrawn(purpose) for purpose in ("train", "evaluate", "infer")] == ["", "", None]
     with pytest.raises(ConsentRefused, match="no reason given"):
-        bob.by(Policy()).still(a_pass(0))
+        bob.by(Policy()).require_not_withdrawn(a_pass(0))
 
 
 def test_a_replayed_pass_is_refused_after_a_withdrawal(bob: Party) -> None:
@@ -286,9 +286,9 @@ def test_what_a_person_changed_is_in_the_events_once(bob: Party) -> None:
     bob.state.withdraw("no", "train")
     bob.state.restore()
     bob.state.approve(3, "train", NOON + 60, by="Bob")
-    consenting = bob.by(Policy())
+    decision = bob.by(Policy())
     with ThreadPoolExecutor(4) as threads:
-        list(threads.map(consenting.decide, [a_pass(0)] * 8))
+        list(threads.map(decision.decide, [a_pass(0)] * 8))
     assert [(event.kind, event.text) for event in bob.ledger.events()] == [
         ("withdrawn", "consent to train was withdrawn: no"),
         ("restored", "consent to everything was restored"),
@@ -299,9 +299,9 @@ def test_what_a_person_changed_is_in_the_events_once(bob: Party) -> None:
 
 def test_old_grants_are_forgotten_and_the_last_ones_kept(bob: Party, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("modelkeep.govern.consent.state.KEPT", 5)
-    consenting = bob.by(Policy(rate=1000.0, burst=50))
+    decision = bob.by(Policy(rate=1000.0, burst=50))
     for number in range(30):
-        consenting.decide(a_pass(number))
+        decision.decide(a_pass(number))
         bob.log(a_pass(number))
         with sqlite3.connect(bob.folder / "consent.sqlite3") as db:
             kept = [kept for (kept,) in db.execute("SELECT number FROM granted")]

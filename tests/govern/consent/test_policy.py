@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from govern.asking import NOON, a_pass
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, InputError
-from modelkeep.govern.consent import Policy, Window, policy_of
+from modelkeep.govern.consent import Policy, Window, read_policy
 from modelkeep.govern.consent.policy import PURPOSES
 from modelkeep.govern.consent.windows import WEEKDAYS
 
@@ -121,7 +121,7 @@ POLICIES = st.builds(
 
 @given(POLICIES)
 def test_a_policy_comes_back_from_json(policy: Policy) -> None:
-    assert policy_of(json.loads(json.dumps(policy.values()))) == policy
+    assert read_policy(json.loads(json.dumps(policy.values()))) == policy
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_policy_comes_back_from_json(policy: Policy) -> None:
 )
 def test_anything_else_is_no_policy(values: Any, told: str) -> None:
     with pytest.raises(GovernError, match=told):
-        policy_of(values)
+        read_policy(values)
 
 
 def test_nan_is_no_rate() -> None:

@@ -29,15 +29,15 @@ def bob(tmp_path: Path) -> Iterator[Party]:
 
 
 def test_another_process_withdraws_and_this_one_sees_it_at_once(bob: Party) -> None:
-    consenting = bob.by(Policy())
-    consenting.still(a_pass())
+    decision = bob.by(Policy())
+    decision.require_not_withdrawn(a_pass())
     code = (
         "import sys; from pathlib import Path; from modelkeep.govern.consent import ConsentState\n"
         "ConsentState(Path(sys.argv[1])).withdraw('from elsewhere')"
     )
     subprocess.run([sys.executable, "-c", code, bob.folder / "consent.sqlite3"], check=True, timeout=60)
     with pytest.raises(ConsentRefused, match="from elsewhere"):
-        consenting.still(a_pass())
+        decision.require_not_withdrawn(a_pass())
     bob.state.close()
     bob.state = ConsentState(bob.folder / "consent.sqlite3")  # as after a restart
     assert bob.state.withdrawn("infer") == "from elsewhere"
@@ -87,16 +87,16 @@ def test_a_process_killed_in_a_transaction_is_rolled_back(bob: Party) -> None:
 
 
 def test_whoever_cannot_know_does_not_consent(bob: Party) -> None:
-    consenting = bob.by(Policy())
+    decision = bob.by(Policy())
     path = bob.folder / "consent.sqlite3"
     path.rename(bob.folder / "moved")
     with pytest.raises(GovernError, match="moved, removed or replaced"):
-        consenting.still(a_pass())
+        decision.require_not_withdrawn(a_pass())
     ConsentState(path).close()
     with pytest.raises(GovernError, match="moved, removed or replaced"):
-        consenting.still(a_pass())
+        decision.require_not_withdrawn(a_pass())
     os.replace(bob.folder / "moved", path)
-    consenting.still(a_pass())
+    decision.require_not_withdrawn(a_pass())
 
 
 def test_a_busy_file_is_pending(bob: Party, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_threads_and_a_writer_share_the_file(bob: Party) -> None:
-    consenting = bob.by(Policy())
+    decision = bob.by(Policy())
     done = threading.Event()
 
     def change() -> None:
@@ -143,7 +143,7 @@ def test_threads_and_a_writer_share_the_file(bob: Party) -> None:
         asked = 0
         while not done.is_set():
             with suppress(ConsentRefused):
-                consenting.still(a_pass())
+                decision.require_not_withdrawn(a_pass())
             asked += 1
         return asked
 
@@ -152,4 +152,4 @@ def test_threads_and_a_writer_share_the_file(bob: Party) -> None:
         asked = list(threads.map(ask, range(3)))
         changing.result()
     assert all(asked)
-    consenting.still(a_pass())
+    decision.require_not_withdrawn(a_pass())

@@ -19,8 +19,8 @@ from govern.ledger_runs import PARTIES, Run, make_agreement, make_identities, ma
 from modelkeep.core.results import Result
 from modelkeep.core.signing import Signer, canonical
 from modelkeep.govern.agreement.agreement import Agreement
-from modelkeep.govern.ledger import Audit, Ledger, audit, open_reading
-from modelkeep.govern.session.passes import Consent, read_pass
+from modelkeep.govern.ledger import Audit, Ledger, audit, read_ledger
+from modelkeep.govern.passes import Consent, read_pass
 
 PASSES = 8
 
@@ -416,7 +416,7 @@ def test_reads_sqlite_files_and_copies_alike(world: World) -> None:
     assert live.ledgers == copies.ledgers
     with Ledger(world.folder / "bob.sqlite3", "bob", world.signers["bob"]) as opened:
         assert opened.head(PASSES - 1) == live.ledgers[1].last
-    assert open_reading(world.folder / "bob.sqlite3").committed == PASSES
+    assert read_ledger(world.folder / "bob.sqlite3").committed == PASSES
 
 
 def test_prints_stores_and_draws_itself(world: World) -> None:

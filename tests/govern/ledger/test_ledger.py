@@ -22,8 +22,8 @@ import pytest
 from govern.ledger_runs import crossings, make_pass
 from modelkeep.core.errors import GovernError
 from modelkeep.core.signing import Signer, canonical, is_signed
-from modelkeep.govern.ledger import Entry, Ledger, Reading, open_reading
-from modelkeep.govern.session.passes import Consent, Pass, Purpose
+from modelkeep.govern.ledger import Entry, Ledger, LedgerReader, read_ledger
+from modelkeep.govern.passes import Consent, Pass, Purpose
 
 AGREEMENT = "a" * 64
 
@@ -87,7 +87,7 @@ def test_goes_on_where_it_was_when_it_is_opened_again(tmp_path: Path, signer: Si
                 log(opened, number)
             opened.commit(start + 1)
             opened.event("note", "three more")
-    assert require_whole(open_reading(path).entries(), signer.public_key) == 9
+    assert require_whole(read_ledger(path).entries(), signer.public_key) == 9
 
 
 def test_a_replayed_pass_is_compared_and_not_appended_twice(ledger: Ledger) -> None:
@@ -189,7 +189,7 @@ def test_threads_share_a_ledger(ledger: Ledger, signer: Signer) -> None:
 
 def test_readers_read_while_the_party_writes(ledger: Ledger, signer: Signer) -> None:
     log(ledger, 0)
-    reading = open_reading(ledger.path)
+    reading = read_ledger(ledger.path)
     entries = reading.entries()
     assert next(entries).number == 0
     log(ledger, 1)
@@ -197,7 +197,7 @@ def test_readers_read_while_the_party_writes(ledger: Ledger, signer: Signer) -> 
     ledger.sync()
     assert list(entries) == []  # it reads what was there when it began
     assert [entry.number for entry in reading.entries(1)] == [1]
-    again = open_reading(ledger.path)
+    again = read_ledger(ledger.path)
     assert (again.party, again.public_key, again.committed) == ("bob", signer.public_key, 2)
     ledger.event("note", "seen")
     assert [event.kind for event in reading.events()] == ["note"]
@@ -212,7 +212,7 @@ def test_an_exported_copy_reads_as_the_ledger_does(ledger: Ledger, tmp_path: Pat
     ledger.export(copy)
     lines = [json.loads(line) for line in copy.read_text(encoding="utf-8").splitlines()]
     assert [list(line)[-1] for line in lines[1:]] == ["entry"] * 3 + ["event"]
-    reading = open_reading(copy)
+    reading = read_ledger(copy)
     assert (reading.party, reading.committed) == ("bob", 2)
     assert list(reading.entries()) == list(ledger.entries())
     assert list(reading.entries(2)) == list(ledger.entries(2))
@@ -231,10 +231,10 @@ def test_refuses_files_that_are_no_ledger_and_leaves_them_as_they_are(tmp_path: 
         with pytest.raises(GovernError, match=reason):
             Ledger(path, "bob", signer)
         with pytest.raises(GovernError, match=reason):
-            open_reading(path)
+            read_ledger(path)
         assert path.read_bytes() == before
     with pytest.raises(GovernError, match="No such file"):
-        open_reading(tmp_path / "nothing")
+        read_ledger(tmp_path / "nothing")
     with pytest.raises(GovernError, match="cannot be used as a ledger"):
         Ledger(text / "below", "bob", signer)
 
@@ -253,7 +253,7 @@ def test_refuses_another_partys_ledger_another_key_and_another_format(
     with pytest.raises(GovernError, match="format 7"):
         Ledger(ledger.path, "bob", signer)
     with pytest.raises(GovernError, match="format 7"):
-        open_reading(ledger.path)
+        read_ledger(ledger.path)
 
 
 def test_refuses_a_ledger_whose_end_was_changed(tmp_path: Path, signer: Signer) -> None:
@@ -279,7 +279,7 @@ def test_says_in_a_sentence_that_a_page_of_the_file_is_damaged(tmp_path: Path, s
     with pytest.raises(GovernError, match="cannot be"), Ledger(path, "bob", signer) as opened:
         list(opened.entries())
     with pytest.raises(GovernError, match="cannot be read"):
-        list(open_reading(path).entries())
+        list(read_ledger(path).entries())
 
 
 def test_two_processes_that_write_at_once_are_found_out(tmp_path: Path, signer: Signer) -> None:
@@ -371,7 +371,7 @@ def test_killed_while_it_appends_it_leaves_a_whole_chain(
     for kills in range(1, 13):
         said, _ = append(appender, tmp_path, until=length + 11 + kills)
         # A reader needs nobody to mend the file first.
-        assert require_whole(open_reading(path).entries(), signer.public_key) > said
+        assert require_whole(read_ledger(path).entries(), signer.public_key) > said
         with Ledger(path, "bob", signer) as again:
             assert require_whole(again.entries(), signer.public_key) == again.length
             assert again.length - again.committed in (0, 1)
@@ -427,7 +427,7 @@ def test_a_copy_in_a_folder_that_cannot_be_written_is_read(ledger: Ledger, tmp_p
         copy = disk / "copy.sqlite3"
         copy.write_bytes(ledger.path.read_bytes())
         subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-        reading: Reading = open_reading(copy)
+        reading: LedgerReader = read_ledger(copy)
         assert [entry.number for entry in reading.entries()] == [0]
     finally:
         subprocess.run(["umount", disk], check=True)

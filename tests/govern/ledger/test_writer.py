@@ -1,4 +1,4 @@
-"""The scribe: what comes in a pass that runs again must be what came before."""
+"""The writer: what comes in a pass that runs again must be what came before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from govern.asking import a_pass
 from modelkeep.core.errors import WireError
 from modelkeep.core.signing import Signer
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.ledger.writer import Scribe
+from modelkeep.govern.ledger.writer import LedgerWriter
 from modelkeep.govern.wire.settings import Wire
 
 ONE, OTHER = torch.ones(3), torch.zeros(3)
@@ -26,34 +26,34 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def scribe(ledger: Ledger) -> Iterator[Scribe]:
-    made = Scribe(ledger, Wire())
+def writer(ledger: Ledger) -> Iterator[LedgerWriter]:
+    made = LedgerWriter(ledger, Wire())
     yield made
     made.close()
 
 
-def test_order_of_arrival_does_not_change_the_entry(ledger: Ledger, scribe: Scribe) -> None:
+def test_order_of_arrival_does_not_change_the_entry(ledger: Ledger, writer: LedgerWriter) -> None:
     entries = []
     for order in ((0, 1, 2), (2, 0, 1)):
-        scribe.begin(a_pass(), ())
+        writer.begin(a_pass(), ())
         for part in order:
-            scribe.received("alice", "activations", 0, part, [torch.full((2,), part)])
-            scribe.sent("alice", "gradients", 0, part, [torch.full((2,), -part)])
-        entries.append(scribe.finish().result())
+            writer.received("alice", "activations", 0, part, [torch.full((2,), part)])
+            writer.sent("alice", "gradients", 0, part, [torch.full((2,), -part)])
+        entries.append(writer.finish().result())
     assert entries[0] == entries[1]
     assert [crossing.part for crossing in entries[0].received] == [0, 1, 2]
     assert ledger.length == 1
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_logged_pass_takes_nothing_else(committed: bool, ledger: Ledger, scribe: Scribe) -> None:
-    scribe.begin(a_pass(), ())
-    scribe.received("alice", "activations", 0, 0, [ONE])
-    entry = scribe.finish().result()
+def test_logged_pass_takes_nothing_else(committed: bool, ledger: Ledger, writer: LedgerWriter) -> None:
+    writer.begin(a_pass(), ())
+    writer.received("alice", "activations", 0, 0, [ONE])
+    entry = writer.finish().result()
     if committed:
         ledger.commit(0)
-    fresh = Scribe(ledger, Wire())  # after a restart only the ledger remembers
-    for again in (scribe, fresh):
+    fresh = LedgerWriter(ledger, Wire())  # after a restart only the ledger remembers
+    for again in (writer, fresh):
         again.begin(a_pass(), ())
         for peer, at, part, tensor in (("alice", 0, 0, OTHER), ("alice", 0, 1, ONE), ("alice", 1, 0, ONE)):
             with pytest.raises(WireError, match="sent other activations than before"):
@@ -63,22 +63,22 @@ def test_logged_pass_takes_nothing_else(committed: bool, ledger: Ledger, scribe:
     fresh.close()
 
 
-def test_pass_that_broke_off_takes_nothing_else_where_something_came(ledger: Ledger, scribe: Scribe) -> None:
-    scribe.begin(a_pass(), ())
-    scribe.received("alice", "activations", 0, 0, [ONE])
+def test_pass_that_broke_off_takes_nothing_else_where_something_came(ledger: Ledger, writer: LedgerWriter) -> None:
+    writer.begin(a_pass(), ())
+    writer.received("alice", "activations", 0, 0, [ONE])
     for _ in range(2):  # it is not forgotten when it breaks off once more, before anything comes
-        scribe.begin(a_pass(), ())
+        writer.begin(a_pass(), ())
     with pytest.raises(WireError, match="sent other activations than before"):
-        scribe.received("alice", "activations", 0, 0, [OTHER])
-    scribe.received("alice", "activations", 0, 0, [ONE])
-    scribe.received("alice", "activations", 0, 1, [OTHER])  # which had not come before
+        writer.received("alice", "activations", 0, 0, [OTHER])
+    writer.received("alice", "activations", 0, 0, [ONE])
+    writer.received("alice", "activations", 0, 1, [OTHER])  # which had not come before
     assert ledger.length == 0
 
 
-def test_another_pass_may_bring_something_else(scribe: Scribe) -> None:
-    scribe.begin(a_pass(), ())
-    scribe.received("alice", "activations", 0, 0, [ONE])
-    scribe.finish().result()
-    scribe.begin(replace(a_pass(), purpose="infer"), ())  # nobody had committed the one before
-    scribe.received("alice", "activations", 0, 0, [OTHER])
-    assert scribe.finish().result().of.purpose == "infer"
+def test_another_pass_may_bring_something_else(writer: LedgerWriter) -> None:
+    writer.begin(a_pass(), ())
+    writer.received("alice", "activations", 0, 0, [ONE])
+    writer.finish().result()
+    writer.begin(replace(a_pass(), purpose="infer"), ())  # nobody had committed the one before
+    writer.received("alice", "activations", 0, 0, [OTHER])
+    assert writer.finish().result().of.purpose == "infer"

@@ -16,10 +16,10 @@ from govern.meeting import Meeting, meeting, same_bits
 from govern.parties import Host
 from modelkeep.core.errors import ConsentPending, GovernError, PartyUnavailable
 from modelkeep.govern.identity import Identity
-from modelkeep.govern.ledger.reader import open_reading
+from modelkeep.govern.ledger.reader import read_ledger
+from modelkeep.govern.passes import Consent, Pass, Purpose, read_pass
 from modelkeep.govern.session.leader import Leader
 from modelkeep.govern.session.party import Party
-from modelkeep.govern.session.passes import Consent, Pass, Purpose, read_pass
 from modelkeep.govern.session.runs import train
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
@@ -33,13 +33,13 @@ def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Pa
         run = leader.run
 
         def disturbed(purpose: Purpose, make: Callable[[int, int], Pass]) -> dict[str, float]:
-            if leader.party.holding.step == 2:
-                intruder.session = leader.party.session  # which all parties of the session know
+            if leader.party.pieces.step == 2:
+                intruder.session = leader.party.passes.session  # which all parties of the session know
                 told = intruder.ask("open", {"agreement": split.agreement.fingerprint})
                 assert "busy in a session that 'alice' leads" in told.header["reason"]
                 for kind, header in (("close", {}), ("rewind", {"step": 0}), ("settle", {"committed": 0})):
                     assert "does not lead" in intruder.ask(kind, header).header["reason"]
-                of = make(leader.party.ledger.committed, leader.party.holding.step)
+                of = make(leader.party.ledger.committed, leader.party.pieces.step)
                 intruder.say("begin", {"pass": asdict(of), "consents": []})
                 intruder.say("abort", {"reason": "because I say so"})
                 intruder.activations(of, crossing(of.rows))  # which only Alice may send
@@ -57,7 +57,7 @@ def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Pa
         refused = waiting[0].hear()
         assert (refused.kind, refused.header["reason"]) == ("refusal", "'alice' leads a session itself.")
     assert same_bits(split.weights(), split.alone())
-    told = [event.text for event in open_reading(split.folders["bob"].ledger).events()]
+    told = [event.text for event in read_ledger(split.folders["bob"].ledger).events()]
     assert sum("'carol' says 'abort', but does not lead this session" in text for text in told) == 1
     assert sum("none are due from it" in text for text in told) == 1
 

@@ -105,12 +105,12 @@ def alice(stage: Stage, tmp_path: Path) -> Iterator[Party]:
 
 def test_a_checkpoint_that_only_one_party_has_does_not_push_out_the_last_one_that_all_have(alice: Party) -> None:
     for step in (4, 8, 10):  # at 10 Alice ended a session, and Bob died before he had kept that one too
-        alice.holding.step = step
-        alice.keep()
-    alice.stand_at(8)
-    alice.holding.step = 12
-    alice.keep()
-    assert alice.checkpoints.steps() == [8, 12]
+        alice.pieces.step = step
+        alice.state.keep()
+    alice.state.go_to(8)
+    alice.pieces.step = 12
+    alice.state.keep()
+    assert alice.state.checkpoints.steps() == [8, 12]
 
 
 def test_who_leads_loses_patience_with_a_party_that_does_not_come_back(alice: Party) -> None:

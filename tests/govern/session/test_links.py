@@ -13,7 +13,14 @@ import pytest
 from govern.meeting import meeting
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
 from modelkeep.govern.identity import Identity
-from modelkeep.govern.session.links import Links, answer, number_in, refusal, refuse, refused
+from modelkeep.govern.session.links import Links
+from modelkeep.govern.session.messages import (
+    answer_question,
+    describe_error,
+    read_number,
+    read_refusal,
+    refuse_question,
+)
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
@@ -32,7 +39,7 @@ class Pair:
     told: list[str] = field(default_factory=list)
 
     def come(self, links: Links) -> tuple[Connection, Message | GovernError]:
-        came = links.came(SOON)
+        came = links.receive(SOON)
         assert came is not None
         return came
 
@@ -52,12 +59,13 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
     def at_once(connection: Connection, message: Message) -> bool:
         if message.kind.startswith("quick"):
-            answer(connection, message, {"twice": 2 * message.header["value"]})
+            answer_question(connection, message, {"twice": 2 * message.header["value"]})
             return True
         return False
 
-    alice = Links(agreement, identities["alice"], at_once, told.append)
-    bob = Links(agreement, identities["bob"], at_once, told.append)
+    alice, bob = (Links(agreement, identities[name], told.append) for name in ("alice", "bob"))
+    for links in (alice, bob):
+        links.listen(at_once)
     members = {party.name: party.certificate for party in agreement.parties}
     endpoint = Endpoint(identities["alice"], members, wire=agreement.wire, on_refused=told.append)
     yield Pair(alice, bob, endpoint, agreement.member("bob").address, told)
@@ -73,7 +81,7 @@ def test_questions_are_answered_in_any_order(pair: Pair) -> None:
     connection, message = pair.come(pair.bob)
     assert isinstance(message, Message)
     assert not slow.done()
-    refuse(connection, message, ConsentPending("Not yet.", 7.0))
+    refuse_question(connection, message, ConsentPending("Not yet.", 7.0))
     with pytest.raises(ConsentPending, match=r"Not yet\.") as pending:
         slow.result(SOON)
     assert pending.value.seconds == 7.0
@@ -117,7 +125,7 @@ def test_lost_connection_fails_what_was_asked_and_is_told(pair: Pair) -> None:
     with pytest.raises(PartyUnavailable):
         asked.result(SOON)
     assert isinstance(pair.come(pair.alice)[1], PartyUnavailable)
-    assert pair.alice.to("bob") is None
+    assert pair.alice.connection_to("bob") is None
     with pytest.raises(PartyUnavailable, match="no connection to 'bob'"):
         pair.alice.send("bob", Message("slow"))
     with pytest.raises(PartyUnavailable, match="no connection to 'bob'"):
@@ -127,7 +135,7 @@ def test_lost_connection_fails_what_was_asked_and_is_told(pair: Pair) -> None:
 def test_one_party_cannot_hold_any_number_of_connections(pair: Pair) -> None:
     spoken = pair.alice.dial("bob", SOON)
     spoken.send(Message("slow"))
-    pair.bob.speak_by(pair.come(pair.bob)[0])  # this one stays
+    pair.bob.use(pair.come(pair.bob)[0])  # this one stays
     more = [pair.endpoint.connect("bob", pair.address, SOON) for _ in range(20)]
     until(lambda: len(pair.bob._all) <= 9)
     assert pair.alice.ask("bob", "quick", {"value": 3}).result(SOON).header["twice"] == 6
@@ -138,12 +146,12 @@ def test_one_party_cannot_hold_any_number_of_connections(pair: Pair) -> None:
 @pytest.mark.parametrize("number", [None, True, 1.0, -1, 2**63, "1", [1]])
 def test_what_is_no_number_is_refused(number: object) -> None:
     with pytest.raises(WireError, match="must say its 'step'"):
-        number_in(Message("rewind", {"step": number}), "step")
+        read_number(Message("rewind", {"step": number}), "step")
 
 
 @pytest.mark.parametrize(
     "error", [ConsentPending("a", 3.0), ConsentRefused("b"), PartyUnavailable("c"), GovernError("d")], ids=str
 )
 def test_errors_are_told_as_what_they_are(error: GovernError) -> None:
-    told = refused(Message("refusal", refusal(error)))
+    told = read_refusal(Message("refusal", describe_error(error)))
     assert (type(told), str(told)) == (type(error), str(error))

@@ -17,9 +17,9 @@ from govern.intruder import Intruder, crossing, ends, intruding
 from govern.meeting import MOMENTUM, Meeting, meeting, same_bits
 from govern.parties import Host
 from modelkeep.core.errors import PartyUnavailable
-from modelkeep.govern.ledger.reader import open_reading
+from modelkeep.govern.ledger.reader import read_ledger
+from modelkeep.govern.passes import Consent, Pass
 from modelkeep.govern.session.leader import Leader
-from modelkeep.govern.session.passes import Consent, Pass
 from modelkeep.govern.session.runs import train
 from modelkeep.govern.wire.message import MAGIC, Message
 from modelkeep.govern.wire.settings import Wire
@@ -38,10 +38,10 @@ class Victim:
 
     @property
     def updates(self) -> int:
-        return self.leader.party.holding.step
+        return self.leader.party.pieces.step
 
     def events(self, host: str = "bob") -> list[str]:
-        return [event.text for event in open_reading(self.split.folders[host].ledger).events()]
+        return [event.text for event in read_ledger(self.split.folders[host].ledger).events()]
 
     @contextmanager
     def attacked(self) -> Iterator[Intruder]:
@@ -167,7 +167,7 @@ def test_pass_without_everybodys_own_consent_does_not_begin(victim: Victim) -> N
 
 def test_old_and_early_passes_do_not_begin(victim: Victim) -> None:
     updates = victim.updates
-    recorded = list(open_reading(victim.split.folders["bob"].ledger).entries())
+    recorded = list(read_ledger(victim.split.folders["bob"].ledger).entries())
     last, kept = recorded[-1], [asdict(consent) for consent in recorded[-1].consents]
     with victim.attacked() as intruder:
         intruder.open()
@@ -190,7 +190,7 @@ def test_committed_pass_cannot_be_made_again_with_other_inputs(victim: Victim) -
         step = intruder.open().header["checkpoints"][0]
         assert step < victim.updates
         intruder.open(step)
-        recorded = list(open_reading(victim.split.folders["bob"].ledger).entries())[step]
+        recorded = list(read_ledger(victim.split.folders["bob"].ledger).entries())[step]
         consents = [asdict(consent) for consent in recorded.consents]
         intruder.say("begin", {"pass": asdict(recorded.of), "consents": consents})
         intruder.activations(recorded.of, crossing() + 1)
@@ -334,7 +334,7 @@ def test_nothing_is_committed_that_was_not_prepared(victim: Victim) -> None:
         assert "has not prepared it" in intruder.trouble()
         intruder.open()
         assert intruder.ask("settle", {"committed": 10**9}).kind == "answer"  # all that is there is committed already
-        assert open_reading(victim.split.folders["bob"].ledger).committed == victim.updates
+        assert read_ledger(victim.split.folders["bob"].ledger).committed == victim.updates
 
 
 def test_who_does_not_lead_is_not_obeyed(victim: Victim) -> None:
@@ -399,12 +399,12 @@ def test_one_wrong_field_in_a_right_message_is_survived(victim: Victim) -> None:
             intruder.open()
             of = inference(intruder, victim.updates, victim.updates)
             consents = intruder.consents(of)
-            load = {"pass": of.digest, "leg": 1, "part": 0, "numbers": {}, "wants": [False], "random": False}
+            payload = {"pass": of.digest, "leg": 1, "part": 0, "numbers": {}, "wants": [False], "random": False}
             right: dict[str, dict[str, Any]] = {
                 "ask": {"pass": asdict(of), "question": 99},
                 "begin": {"pass": asdict(of), "consents": consents},
-                "activations": load,
-                "gradients": load,
+                "activations": payload,
+                "gradients": payload,
                 "rewind": {"step": victim.updates, "question": 99},
                 "close": {"question": 99},
             }

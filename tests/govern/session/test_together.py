@@ -21,8 +21,8 @@ from modelkeep.training.schedules import StepDecay
 
 CNN = ("govern.networks:digit_network", "pictures")
 RESNET = ("modelkeep.architectures:small_resnet", "pictures")
-LSTM = ("slices.split_networks:Recurrent", "sequences")
-TRANSFORMER = ("slices.split_networks:Transformer", "sequences")
+LSTM = ("core.slices.split_networks:Recurrent", "sequences")
+TRANSFORMER = ("core.slices.split_networks:Transformer", "sequences")
 SMALL = {"arguments": {"input_shape": [1, 8, 8], "classes": 10, "blocks": 1, "width": 4}}
 ADAM = Recipe(
     epochs=1,

@@ -15,9 +15,9 @@ from govern.parties import Host
 from modelkeep.core.errors import ConsentPending, ConsentRefused
 from modelkeep.govern.consent import ConsentState
 from modelkeep.govern.ledger.audit import audit
-from modelkeep.govern.ledger.reader import open_reading
+from modelkeep.govern.ledger.reader import read_ledger
+from modelkeep.govern.passes import Pass, Purpose
 from modelkeep.govern.session.leader import Leader
-from modelkeep.govern.session.passes import Pass, Purpose
 from modelkeep.govern.session.runs import evaluate, infer, train
 
 USES: dict[str, Callable[[Leader, Meeting], Any]] = {
@@ -34,7 +34,7 @@ def of_three(root: Path, hosts: dict[str, Host], **more: Any) -> Meeting:
 
 def passes(split: Meeting) -> dict[str, int]:
     """How many passes each party has logged."""
-    return {name: len(list(open_reading(folder.ledger).entries())) for name, folder in split.folders.items()}
+    return {name: len(list(read_ledger(folder.ledger).entries())) for name, folder in split.folders.items()}
 
 
 def is_sound(split: Meeting) -> bool:
@@ -48,7 +48,7 @@ def test_withdrawal_ends_every_use_until_it_is_taken_back(tmp_path: Path, hosts:
         run = leader.run
 
         def withdrawing(purpose: Purpose, make: Callable[[int, int], Pass]) -> dict[str, float]:
-            if leader.party.holding.step == 3:  # Bob has consented to this pass already, while the last one ran
+            if leader.party.pieces.step == 3:  # Bob has consented to this pass already, while the last one ran
                 bob.withdraw("I want a share of the profit")
             return run(purpose, make)
 
@@ -59,7 +59,7 @@ def test_withdrawal_ends_every_use_until_it_is_taken_back(tmp_path: Path, hosts:
         for purpose, use in USES.items():
             with pytest.raises(ConsentRefused, match=f"to {purpose}: I want a share"):
                 use(leader, split)
-        assert leader.party.answers.numel() == 0
+        assert leader.party.passes.answers.numel() == 0
         assert passes(split) == {"alice": 3, "bob": 3, "carol": 3}
         bob.restore("infer")
         assert infer(leader, split.data.x[:5]).shape == (5, 10)
@@ -73,7 +73,7 @@ def test_withdrawal_ends_every_use_until_it_is_taken_back(tmp_path: Path, hosts:
     assert torch.equal(answers, alone.logits(split.data.x[:5]))
     assert passes(split) == {"alice": 8, "bob": 8, "carol": 8}
     assert is_sound(split)
-    told = [event.text for event in open_reading(split.folders["bob"].ledger).events()]
+    told = [event.text for event in read_ledger(split.folders["bob"].ledger).events()]
     assert any("withdrawn: I want a share" in text for text in told)
     bob.close()
 

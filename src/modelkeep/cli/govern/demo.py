@@ -165,13 +165,13 @@ def _together(folders: dict[str, Folder], agreement: Agreement, train: Data, tes
     from modelkeep.govern import ConsentState, Leader, Party, evaluate, infer
 
     with Party(folders["alice"], data=[train]) as alice:
-        total = alice.holding.total
+        total = alice.pieces.total
         story.scene("They train, and Bob withdraws his consent in the middle")
         state = ConsentState(folders["bob"].consent)
         try:
             with _after(alice, total // 2, lambda: state.withdraw(REASON)):
                 refused = _refusal(lambda: _train(alice))
-            done = alice.holding.step
+            done = alice.pieces.step
             story.tell(
                 f"After {done} of {total} updates Alice is told: {refused}", withdrawn_after=done, reason=refused
             )
@@ -224,7 +224,7 @@ def _after(party: Party, updates: int, act: Callable[[], None]) -> Iterator[None
     over = threading.Event()
 
     def watch() -> None:
-        while party.holding.step < updates and not over.wait(0.005):
+        while party.pieces.step < updates and not over.wait(0.005):
             pass
         if not over.is_set():
             act()

@@ -79,10 +79,10 @@ def _forged(folder: Folder, path: Path) -> tuple[Path, int]:
     """A copy of a ledger in which one entry in the middle lies, and every entry is signed by its true owner."""
     from dataclasses import replace
 
-    from modelkeep.govern import Ledger, open_reading
+    from modelkeep.govern.ledger import Ledger, read_ledger
 
     identity = folder.identity()
-    entries = list(open_reading(folder.ledger).entries())
+    entries = list(read_ledger(folder.ledger).entries())
     lie = len(entries) // 2
     with Ledger(path, identity.name, identity.signer) as ledger:
         for entry in entries:

@@ -76,12 +76,12 @@ def audit(
 def _by_party(ledgers: list[Path]) -> dict[str, Path]:
     from modelkeep.core.errors import GovernError
     from modelkeep.govern.folder import Folder
-    from modelkeep.govern.ledger import open_reading
+    from modelkeep.govern.ledger import read_ledger
 
     found: dict[str, Path] = {}
     for path in ledgers:
         file = Folder(path).ledger if path.is_dir() else path
-        party = open_reading(file).party
+        party = read_ledger(file).party
         if party in found:
             raise GovernError(f"'{found[party]}' and '{file}' are both ledgers of '{party}'. Name one of them.")
         found[party] = file
@@ -90,13 +90,13 @@ def _by_party(ledgers: list[Path]) -> dict[str, Path]:
 
 def _standing(party: Folder) -> dict[str, Any]:
     from modelkeep.govern.agreement.agreement import Agreement
-    from modelkeep.govern.ledger import open_reading
+    from modelkeep.govern.ledger import read_ledger
 
     identity, agreement = party.identity(), Agreement.read(party.agreement)
     found: dict[str, Any] = {"party": identity.name, "agreement": agreement.name, "signed": len(agreement.signatures)}
     found |= {"entries": 0, "committed": 0, "updates": 0, "sent": 0, "received": 0, "passes": [], "events": []}
     if party.ledger.exists():
-        reading = open_reading(party.ledger)
+        reading = read_ledger(party.ledger)
         found["committed"] = reading.committed
         passes: Counter[tuple[str, str]] = Counter()
         for entry in reading.entries():

@@ -123,7 +123,7 @@ def infer(
 
     with _party(folder, device) as party:
         x = _opened(data, party, label, "test").x
-        logits, classes = ask(_leader(party, patience), x), party.holding.classes
+        logits, classes = ask(_leader(party, patience), x), party.pieces.classes
     answers = logits.argmax(dim=1)
     try:
         with replace_file(out) as unfinished, unfinished.open("wb") as file:

@@ -53,11 +53,11 @@ def rows(party: Party) -> list[tuple[str, str]]:
     now = f"{status.under_way}" if status.under_way is not None else "waits"
     found = [
         ("listens at", party.links.address),
-        ("now", f"{now}, in a session that {party.leader} leads" if party.leader else now),
+        ("now", f"{now}, in a session that {party.passes.leader} leads" if party.passes.leader else now),
         ("passes", _counted(status.passes)),
         ("consents", _counted(status.consents)),
         ("refusals", _counted(status.refusals)),
-        ("updates", f"{party.holding.step} of {party.holding.total}"),
+        ("updates", f"{party.pieces.step} of {party.pieces.total}"),
         ("sent, received", f"{sent / 1e6:,.1f} MB, {received / 1e6:,.1f} MB"),
         ("time", f"{time.monotonic() - status.since:,.0f} s, of which {status.seconds:,.1f} s in passes"),
     ]
@@ -81,7 +81,7 @@ def _lines(party: Party) -> Iterator[None]:
         while not ended:
             ended = end.wait(0.2)  # once more after the end, for the last news
             status = party.status
-            new, told = status.told - told, status.told
+            new, told = status.news_count - told, status.news_count
             for news in list(status.recent)[-new:] if new else []:
                 typer.echo(news)
             if sum(status.passes.values()) != passes and time.monotonic() - last > _EVERY:

@@ -68,7 +68,7 @@ def export(
     """
     from modelkeep.core.errors import GovernError
     from modelkeep.govern.folder import Folder
-    from modelkeep.govern.ledger import open_reading
+    from modelkeep.govern.ledger import read_ledger
     from modelkeep.govern.piece.files import write_piece
 
     party = Folder(folder)
@@ -76,7 +76,7 @@ def export(
     written = {"ledger": out / f"{name}.ledger.jsonl"}
     try:
         out.mkdir(parents=True, exist_ok=True)
-        open_reading(party.ledger).export(written["ledger"])
+        read_ledger(party.ledger).export(written["ledger"])
     except OSError as error:
         raise GovernError(f"'{out}' cannot be written: {error.strerror}.") from error
     step, tensors = _current(party)

@@ -128,10 +128,10 @@ class Agreement:
 
     def policy(self, name: str) -> Policy:
         """What the party called `name` consents to, as all have agreed; where nothing was said, to everything."""
-        from modelkeep.govern.consent.policy import policy_of
+        from modelkeep.govern.consent.policy import read_policy
 
         try:
-            return policy_of(self.policies.get(name, {}))
+            return read_policy(self.policies.get(name, {}))
         except GovernError as error:
             raise InputError(f"The policy of '{name}' cannot be agreed on. {error}") from error
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from modelkeep.govern.consent.decision import Consenting
-from modelkeep.govern.consent.policy import Policy, policy_of
+from modelkeep.govern.consent.decision import ConsentDecision
+from modelkeep.govern.consent.policy import Policy, read_policy
 from modelkeep.govern.consent.state import ConsentState, Waiting
 from modelkeep.govern.consent.windows import Window
 
-__all__ = ["ConsentState", "Consenting", "Policy", "Waiting", "Window", "policy_of"]
+__all__ = ["ConsentDecision", "ConsentState", "Policy", "Waiting", "Window", "read_policy"]

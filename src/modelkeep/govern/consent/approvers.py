@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from modelkeep.core.errors import ConsentPending, ConsentRefused
 from modelkeep.core.signing import canonical
-from modelkeep.govern.session.passes import Pass
+from modelkeep.govern.passes import Pass
 
 LARGEST = 64 * 1024  # bytes of an answer
 LONGEST = 500  # characters of a reason

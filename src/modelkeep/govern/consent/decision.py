@@ -1,4 +1,4 @@
-"""Consenting: a party's decision about each pass, by its policies, its approvers and what it has withdrawn."""
+"""ConsentDecision: how a party decides about each pass, by its policies, its approvers and its withdrawals."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from modelkeep.core.signing import Signer
 from modelkeep.govern.consent.approvers import ask_command, ask_webhook
 from modelkeep.govern.consent.policy import Policy
 from modelkeep.govern.consent.state import ConsentState
-from modelkeep.govern.session.passes import Consent, Pass, Purpose
+from modelkeep.govern.passes import Consent, Pass, Purpose
 
 
-class Recorded(Protocol):
+class _LedgerEntry(Protocol):
     """An entry of a ledger."""
 
     @property
     def of(self) -> Pass: ...
 
 
-class Records(Protocol):
+class _LedgerView(Protocol):
     """What the decision needs of the party's ledger."""
 
     @property
@@ -32,9 +32,9 @@ class Records(Protocol):
     @property
     def committed(self) -> int: ...
 
-    def entry(self, number: int) -> Recorded: ...
+    def entry(self, number: int) -> _LedgerEntry: ...
 
-    def entries(self, start: int = 0) -> Iterable[Recorded]: ...
+    def entries(self, start: int = 0) -> Iterable[_LedgerEntry]: ...
 
     def passes(self, purpose: Purpose | None = None, asker: str | None = None) -> int: ...
 
@@ -43,7 +43,7 @@ class Records(Protocol):
     def event(self, kind: str, text: str, **values: Any) -> object: ...
 
 
-class Consenting:
+class ConsentDecision:
     """Decides for one party. All its policies must allow a pass: the agreement's and its own stricter one.
 
     A pass that is asked for again after a fault (its digest is the same) is decided again by the rules without memory
@@ -65,7 +65,7 @@ class Consenting:
         state: ConsentState,
         party: str,
         signer: Signer,
-        ledger: Records,
+        ledger: _LedgerView,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -89,7 +89,7 @@ class Consenting:
         What costs least is asked first, and the rate last: a pass refused by another rule takes nothing from it.
         """
         self._note()
-        self.still(of)
+        self.require_not_withdrawn(of)
         for policy in self._policies:
             policy.check(of, self._clock())
         replaced = self._from(of)
@@ -104,9 +104,9 @@ class Consenting:
                 self._approve(of, policy)
             for policy in self._policies:
                 self._rate(of, policy)
-            self.still(of)  # an approver may have taken a while
+            self.require_not_withdrawn(of)  # an approver may have taken a while
 
-    def still(self, of: Pass) -> None:
+    def require_not_withdrawn(self, of: Pass) -> None:
         """Refuse a pass for a purpose for which consent is withdrawn."""
         reason = self._state.withdrawn(of.purpose)
         if reason is not None:
@@ -115,11 +115,11 @@ class Consenting:
                 f"refuses {of} and all others until it says: modelkeep govern restore"
             )
 
-    def broke_off(self, of: Pass) -> None:
-        """Count a pass that began, in which something has crossed, though another may take its place in the ledger.
+    def count_unfinished(self, of: Pass) -> None:
+        """Count a pass that broke off after something had crossed; another pass may take its place in the ledger.
 
-        Otherwise somebody could ask for one after another and let each break off, however few are allowed. A pass of
-        the training is made again, under whatever number: its inputs follow from its step.
+        Otherwise an asker could let one pass after another break off, however few are allowed. A pass of the training
+        does not count: it is made again, and its inputs follow from its step.
         """
         if of.purpose != "train" and any(of.purpose in policy.most for policy in self._policies):
             self._state.break_off(of)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from modelkeep.core.errors import ConsentRefused, InputError, bad_parameter, join_names
 from modelkeep.govern.consent.windows import Window, at
-from modelkeep.govern.session.passes import Pass, Purpose, read
+from modelkeep.govern.passes import Pass, Purpose, read
 
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 HERE = ("localhost", "127.0.0.1", "::1")
@@ -94,14 +94,14 @@ class Policy:
             )
 
     def values(self) -> dict[str, Any]:
-        """What goes into JSON, and comes back with `policy_of`."""
+        """What goes into JSON, and comes back with `read_policy`."""
         return asdict(self)
 
 
-def policy_of(values: Any) -> Policy:
+def read_policy(values: Any) -> Policy:
     """A policy from JSON values; a field that is unknown, or of another type, is refused.
 
-    >>> policy_of({"purposes": ["evaluate", "infer"], "rate": 2.5, "human": True}).purposes
+    >>> read_policy({"purposes": ["evaluate", "infer"], "rate": 2.5, "human": True}).purposes
     ('evaluate', 'infer')
     """
     return read(Policy, values)

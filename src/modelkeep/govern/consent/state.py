@@ -12,7 +12,7 @@ from modelkeep.core.errors import bad_parameter
 from modelkeep.govern.consent.file import ConsentFile
 from modelkeep.govern.consent.policy import PURPOSES
 from modelkeep.govern.consent.windows import at
-from modelkeep.govern.session.passes import Pass, Purpose, read_pass
+from modelkeep.govern.passes import Pass, Purpose, read_pass
 
 GRAIN = 1e-6  # so early does a rate let a pass in: seconds since 1970 are no finer in a float
 KEPT = 1000  # passes of the ledger whose grants are kept, more than run between two of its syncs

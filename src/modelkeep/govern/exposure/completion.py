@@ -1,4 +1,4 @@
-"""How hard it is for either party of a cut to get the other's piece back by training (paper 000, equation 1)."""
+"""How hard it is for either party of a cut to get the other's piece back by training (Martic2018, eq. 1)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,6 @@ from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
 from modelkeep.govern.ledger.findings import Finding
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.ledger.reader import Reading, open_reading
+from modelkeep.govern.ledger.reader import LedgerReader, read_ledger
 
-__all__ = ["Audit", "Crossing", "Entry", "Event", "Finding", "Ledger", "Reading", "audit", "open_reading"]
+__all__ = ["Audit", "Crossing", "Entry", "Event", "Finding", "Ledger", "LedgerReader", "audit", "read_ledger"]

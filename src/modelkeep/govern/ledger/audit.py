@@ -15,8 +15,8 @@ from modelkeep.govern.ledger.checks import CrossCheck, chain
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.events import Event
 from modelkeep.govern.ledger.findings import Finding, Findings
-from modelkeep.govern.ledger.reader import Reading, open_reading
-from modelkeep.govern.session.passes import Purpose
+from modelkeep.govern.ledger.reader import LedgerReader, read_ledger
+from modelkeep.govern.passes import Purpose
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,11 +154,11 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
         )
 
 
-def _readings(ledgers: Mapping[str, Path], keys: Mapping[str, str], findings: Findings) -> dict[str, Reading]:
+def _readings(ledgers: Mapping[str, Path], keys: Mapping[str, str], findings: Findings) -> dict[str, LedgerReader]:
     readings = {}
     for party, path in sorted(ledgers.items()):
         try:
-            reading = open_reading(path)
+            reading = read_ledger(path)
         except GovernError as error:
             findings.add("unreadable", party, None, str(error))
             continue
@@ -170,7 +170,7 @@ def _readings(ledgers: Mapping[str, Path], keys: Mapping[str, str], findings: Fi
 
 
 def _compare(
-    agreement: str, readings: Mapping[str, Reading], keys: Mapping[str, str], findings: Findings
+    agreement: str, readings: Mapping[str, LedgerReader], keys: Mapping[str, str], findings: Findings
 ) -> tuple[dict[str, Audited], list[Stretch]]:
     """Go through all ledgers at once, pass by pass, so that memory does not grow with their length."""
     audited = {party: Audited(party, 0, reading.committed, 0, "") for party, reading in readings.items()}

@@ -15,11 +15,11 @@ from modelkeep.core.errors import GovernError
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
 from modelkeep.govern.ledger.findings import Findings
-from modelkeep.govern.ledger.reader import Reading, T, parse
-from modelkeep.govern.session.passes import Consent
+from modelkeep.govern.ledger.reader import LedgerReader, T, parse
+from modelkeep.govern.passes import Consent
 
 
-def chain(kind: type[T], reading: Reading, party: str, public_key: str, findings: Findings) -> Iterator[T]:
+def chain(kind: type[T], reading: LedgerReader, party: str, public_key: str, findings: Findings) -> Iterator[T]:
     """The entries or events of a ledger by rising numbers; what is wrong with them as a chain is noted on the way."""
     events = kind is Event
     what, expected = "event" if events else "entry", 0
@@ -135,7 +135,7 @@ class CrossCheck:
                 for link in sorted(sent.keys() | received.keys()):
                     if sent.get(link) != received.get(link):
                         text = (
-                            f"{link[0].capitalize()} at leg {link[1]}, part {link[2]}: '{sender}' says it sent "
+                            f"{link[0].capitalize()} at stage {link[1]}, part {link[2]}: '{sender}' says it sent "
                             f"{_told(sent.get(link))}, '{receiver}' that it received {_told(received.get(link))}."
                         )
                         self.findings.add("crossing", sender, number, text, peer=receiver)

@@ -9,14 +9,14 @@ from hashlib import sha256
 from typing import Any, Literal, Self
 
 from modelkeep.core.signing import Signer, canonical, is_signed
-from modelkeep.govern.session.passes import Consent, Pass
+from modelkeep.govern.passes import Consent, Pass
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """What crossed between two legs in one micro-batch: to or from whom, and its BLAKE3 digest and size.
+    """What crossed between two stages in one micro-batch: to or from whom, and its BLAKE3 digest and size.
 
-    `at` is the lower leg of the link, so that both ends of it name it alike; `part` is the micro-batch.
+    `at` is the lower stage of the link, so that both ends of it name it alike; `part` is the micro-batch.
     """
 
     peer: str

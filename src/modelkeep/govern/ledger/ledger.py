@@ -16,8 +16,8 @@ from modelkeep.core.errors import GovernError, PartyUnavailable
 from modelkeep.core.signing import Signer
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.events import Event
-from modelkeep.govern.ledger.reader import APPLICATION, FORMAT, open_reading, parse
-from modelkeep.govern.session.passes import Consent, Pass
+from modelkeep.govern.ledger.reader import APPLICATION, FORMAT, parse, read_ledger
+from modelkeep.govern.passes import Consent, Pass
 
 _PATIENCE = 30.0  # seconds that a change waits for a lock; readers hold one only for moments
 _CHUNK = 256  # entries that are read at once, so that reading does not keep a pass waiting
@@ -33,7 +33,7 @@ class Ledger:
 
     One process writes to it; its threads may share it. Every change is one transaction, so a process that is killed
     leaves a whole chain; `sync` makes what was logged survive a loss of power too. Others read the file while it is
-    written (`Reading`).
+    written (`LedgerReader`).
     """
 
     def __init__(self, path: Path, party: str, signer: Signer) -> None:
@@ -241,8 +241,8 @@ class Ledger:
                 self._database.execute("PRAGMA synchronous = NORMAL")
 
     def export(self, path: Path) -> None:
-        """Write a copy for an auditor, while passes go on (see `Reading.export`)."""
-        open_reading(self.path).export(path)
+        """Write a copy for an auditor, while passes go on (see `LedgerReader.export`)."""
+        read_ledger(self.path).export(path)
 
     def _rows(self, query: str, *values: int) -> list[tuple[Any, ...]]:
         try:

@@ -1,4 +1,4 @@
-"""Reading: a ledger's file as anybody may read it, without the party's key: the live file or an exported copy."""
+"""LedgerReader: a ledger's file as anybody may read it, without the party's key: the live file or an exported copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelkeep.core.files import replace_file
 from modelkeep.core.signing import canonical
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.events import Event
-from modelkeep.govern.session.passes import read
+from modelkeep.govern.passes import read
 
 FORMAT = 1
 """The format of ledgers and of their copies, raised when what they hold changes."""
@@ -28,7 +28,7 @@ T = TypeVar("T", Entry, Event)
 
 
 @dataclass(frozen=True)
-class Reading:
+class LedgerReader:
     """What a ledger says of itself (none of it is checked, see `audit`), and its lines."""
 
     path: Path
@@ -65,11 +65,11 @@ class Reading:
             file.writelines(f'{{"event":{line}}}\n' for line in self.lines("events"))
 
 
-def open_reading(path: Path) -> Reading:
+def read_ledger(path: Path) -> LedgerReader:
     """Read whose ledger lies at `path`: the SQLite file, also while its party writes to it, or a copy in JSON lines."""
     try:
         about = _about_copy(path) if _is_copy(path) else _about_database(path)
-        return Reading(path, str(about["party"]), str(about["public_key"]), int(about["committed"]))
+        return LedgerReader(path, str(about["party"]), str(about["public_key"]), int(about["committed"]))
     except (sqlite3.Error, OSError, ValueError, TypeError, LookupError) as error:
         raise GovernError(f"'{path}' cannot be read as a ledger: {error}.") from error
 

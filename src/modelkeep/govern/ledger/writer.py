@@ -1,4 +1,4 @@
-"""Scribe: writes down what crosses in a pass, on a thread of its own, so that the pass does not wait for it."""
+"""LedgerWriter: writes down what crosses in a pass, on a thread of its own, so that the pass does not wait for it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch import Tensor
 from modelkeep.core.errors import WireError
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.session.passes import Consent, Pass
+from modelkeep.govern.passes import Consent, Pass
 from modelkeep.govern.wire.digest import Digest
 from modelkeep.govern.wire.settings import Wire
 
 What = Literal["activations", "gradients"]
 
 
-class Scribe:
+class LedgerWriter:
     """What one party sends and receives, pass after pass."""
 
     def __init__(self, ledger: Ledger, wire: Wire) -> None:
         self._ledger, self._wire = ledger, wire
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="scribe")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._of: Pass | None = None
         self._consents: tuple[Consent, ...] = ()
         self._recorded: dict[tuple[object, ...], Crossing] = {}

@@ -9,7 +9,7 @@ from torch import Tensor
 from modelkeep.core.data import Data
 from modelkeep.core.errors import GovernError
 from modelkeep.core.fingerprint import fingerprint
-from modelkeep.govern.session.passes import Pass
+from modelkeep.govern.passes import Pass
 
 
 class Materials:

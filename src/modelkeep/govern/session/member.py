@@ -1,4 +1,4 @@
-"""Serving: a party that takes part in the passes which others lead."""
+"""serve: a party takes part in the passes that others lead. It reads what `RemoteParty` sends."""
 
 from __future__ import annotations
 
@@ -6,171 +6,163 @@ import re
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
 from modelkeep.govern.ledger.entry import Entry
-from modelkeep.govern.session.computation import Passage
-from modelkeep.govern.session.links import answer, number_in, refusal, refuse
-from modelkeep.govern.session.party import Party
-from modelkeep.govern.session.passes import Consent, read_consent, read_pass
+from modelkeep.govern.passes import read_pass
+from modelkeep.govern.session.messages import (
+    answer_question,
+    describe_error,
+    read_consents,
+    read_number,
+    refuse_question,
+)
+from modelkeep.govern.session.pass_protocol import PassParticipant
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
+
+if TYPE_CHECKING:
+    from modelkeep.govern.session.party import Party
 
 _SESSION = re.compile(r"[0-9a-f]{16}")
 _LOOK_UP = 0.5  # seconds between two looks at whether to stop
 
 
 def serve(party: Party, stop: threading.Event) -> None:
-    """Take part until `stop` is set. What goes wrong ends the pass, never the serving."""
-
-    def tell(passage: Passage, entry: Future[Entry]) -> None:
-        leader, session = party.leader, party.session
-        entry.add_done_callback(lambda done: _tell(party, leader, session, passage, done))
-
-    party.on_prepared = tell
-    party.notes.write("serving", f"'{party.name}' serves at {party.links.address}.")
+    """Take part until `stop` is set. A fault ends the pass, but never the serving."""
+    passes, links = party.passes, party.links
+    passes.on_prepared = lambda entry, metrics: _report(passes, entry, metrics)
+    party.events.write("serving", f"'{party.name}' serves at {links.address}.")
     silent = 0.0
     while not stop.is_set():
-        came = party.links.came(_LOOK_UP)
-        silent = 0.0 if came is not None or party.passage is None or party.passage.done else silent + _LOOK_UP
+        arrival = links.receive(_LOOK_UP)
+        silent = 0.0 if arrival is not None or passes.unfinished is None else silent + _LOOK_UP
         try:
             if silent > party.agreement.wire.deadline:
-                raise PartyUnavailable(f"Nothing more came in {party.passage and party.passage.of} for {silent:g} s.")
-            if came is not None:
-                _handle(party, *came)
-        except Exception as error:  # what others send, or a disk, may bring about anything; the serving goes on
+                raise PartyUnavailable(f"No further message came in {passes.unfinished} for {silent:g} s.")
+            if arrival is not None:
+                connection, message = arrival
+                if isinstance(message, GovernError):
+                    _lose(party, connection, message)
+                else:
+                    _handle(party, connection, message)
+        except Exception as error:  # what others send, or a disk, may cause anything; the serving goes on
             silent = 0.0
-            _trouble(party, error)
-    party.keep()
+            _report_trouble(party, error)
+    party.state.keep()
 
 
-def _handle(party: Party, connection: Connection, message: Message | GovernError) -> None:
-    if isinstance(message, GovernError):
-        _lost(party, connection, message)
-        return
+def answer_at_once(passes: PassParticipant, connection: Connection, message: Message) -> bool:
+    """Answer a question for consent while a pass is under way; drop tensors of a session that is over."""
+    if message.tensors and message.header.get("session") != passes.session:
+        passes.events.refused(f"'{connection.peer}' sent tensors of a session that is over, or of none.")
+        return True
+    if message.kind != "ask":
+        return False
+    try:
+        of = read_pass(message.header.get("pass", {}))
+        if connection.peer != of.asker or connection.peer != passes.leader:
+            raise WireError(
+                f"'{connection.peer}' asks for {of}, but the session is led by '{passes.leader or 'nobody'}'."
+            )
+        answer_question(connection, message, {"consent": asdict(passes.consent(of))})
+    except GovernError as error:
+        refuse_question(connection, message, error)
+    return True
+
+
+def _handle(party: Party, connection: Connection, message: Message) -> None:
+    passes, peer = party.passes, connection.peer
+    in_session = message.header.get("session") == passes.session
     if message.kind in ("open", "settle", "rewind", "close"):
-        with suppress(PartyUnavailable):  # who asks and is gone disturbs nobody
+        with suppress(PartyUnavailable):  # a party that asks and is gone disturbs no other
             try:
-                told = _answer(party, connection, message)
+                answer = _answer(party, connection, message, leads=in_session and peer == passes.leader)
             except GovernError as error:
-                party.notes.refused(str(error))
-                refuse(connection, message, error)
+                party.events.refused(str(error))
+                refuse_question(connection, message, error)
             else:
-                answer(connection, message, told)
-        return
-    if message.kind == "link":
-        if message.header.get("session") != party.session:
-            party.notes.refused(f"'{connection.peer}' speaks of another session than this one. It is not listened to.")
+                answer_question(connection, message, answer)
+    elif message.kind == "link":
+        if in_session:
+            party.links.use(connection)
         else:
-            party.links.speak_by(connection)
+            party.events.refused(f"'{peer}' speaks of another session than this one. It is ignored.")
     elif message.kind in ("activations", "gradients"):
-        party.take(connection, message)
-    elif connection.peer != party.leader or message.header.get("session") != party.session:
-        party.notes.refused(f"'{connection.peer}' says '{message.kind}', but does not lead this session.")
+        passes.carry(peer, message)
+    elif peer != passes.leader or not in_session:
+        party.events.refused(f"'{peer}' says '{message.kind}', but does not lead this session.")
     elif message.kind == "begin":
-        party.begin(read_pass(message.header.get("pass", {})), _consents(message))
+        passes.begin(read_pass(message.header.get("pass", {})), read_consents(message))
     elif message.kind == "commit":
-        party.commit(number_in(message, "number"))
-        party.keep_when_due()
+        passes.commit(read_number(message, "number"))
+        party.state.keep_when_due()
     elif message.kind == "abort":
-        party.give_up()
-        party.notes.write("aborted", str(message.header.get("reason", "")))
+        passes.give_up()
+        party.events.write("aborted", str(message.header.get("reason", "")))
     else:
-        party.notes.refused(f"'{connection.peer}' says '{message.kind}', which nobody understands here.")
+        party.events.refused(f"'{peer}' says '{message.kind}', which is not a message of a session.")
 
 
-def _lost(party: Party, connection: Connection, error: GovernError) -> None:
-    """A connection broke. It does not matter where the peer has come back by another one, or nothing was due."""
-    if party.links.to(connection.peer) is not None:
+def _answer(party: Party, connection: Connection, message: Message, *, leads: bool) -> dict[str, object]:
+    """What the leader of a session asks for."""
+    sessions, peer = party.sessions, connection.peer
+    if message.kind == "open":
+        session = message.header.get("session")
+        if not isinstance(session, str) or not _SESSION.fullmatch(session):
+            raise GovernError(f"'{peer}' opens a session without saying which.")
+        standing = sessions.open(session, peer, str(message.header.get("agreement"))).result()
+        party.links.use(connection)
+        party.events.write("opened", f"'{peer}' leads a session.")
+        return asdict(standing)
+    if not leads:
+        raise WireError(f"'{peer}' does not lead this session.")
+    if message.kind == "settle":
+        sessions.settle(read_number(message, "committed"))
+    elif message.kind == "rewind":
+        sessions.rewind(read_number(message, "step"))
+    else:
+        return {"fingerprint": sessions.close(read_number(message, "step"), read_number(message, "committed")).result()}
+    return {}
+
+
+def _lose(party: Party, connection: Connection, error: GovernError) -> None:
+    """A connection broke. It matters only if there is no newer one to that party, and if something was due."""
+    if party.links.connection_to(connection.peer) is not None:
         return
-    if connection.peer == party.leader:
-        party.session = party.leader = ""
-        party.give_up()
-        party.notes.write("interrupted", f"The session broke off. {error}")
-    elif party.passage is not None and not party.passage.done:
+    if connection.peer == party.passes.leader:
+        party.sessions.leave()
+        party.events.write("interrupted", f"The session broke off. {error}")
+    elif party.passes.unfinished is not None:
         raise error
 
 
-def _answer(party: Party, connection: Connection, message: Message) -> dict[str, object]:
-    """What the leader of a session is told."""
-    if message.kind == "open":
-        return _open(party, connection, message)
-    if connection.peer != party.leader or message.header.get("session") != party.session:
-        raise WireError(f"'{connection.peer}' does not lead this session.")
-    if message.kind == "settle":
-        committed = min(number_in(message, "committed"), party.ledger.length)
-        if committed:
-            party.ledger.commit(committed - 1)
-    elif message.kind == "rewind":
-        party.stand_at(number_in(message, "step"))
-    else:
-        _require_end(party, number_in(message, "step"), number_in(message, "committed"))
-        party.give_up()
-        party.keep()
-        party.ledger.sync()
-        party.session = party.leader = ""
-    return {"fingerprint": party.holding.fingerprint()} if message.kind == "close" else {}
+def _report(passes: PassParticipant, entry: Future[Entry], metrics: dict[str, float]) -> None:
+    """Tell the leader when the entry is prepared, or could not be; the leader decides what follows."""
+    leader, session = passes.leader, passes.session
+
+    def send(done: Future[Entry]) -> None:  # on the ledger writer's thread
+        try:
+            header = {"session": session, "number": done.result().number, "hash": done.result().hash}
+            passes.links.send(leader, Message("prepared", {**header, "metrics": metrics}))
+        except GovernError as error:
+            _send_trouble(passes, leader, session, error)
+
+    entry.add_done_callback(send)
 
 
-def _require_end(party: Party, step: int, committed: int) -> None:
-    """Refuse to end a session where the leader is; the last commit may have been lost."""
-    if (party.standing, party.ledger.committed) != (step, committed):
-        raise PartyUnavailable(
-            f"'{party.name}' stands after {party.standing} updates and {party.ledger.committed} passes, and the leader "
-            f"after {step} and {committed}. The session must be opened again before it can end."
-        )
-
-
-def _open(party: Party, connection: Connection, message: Message) -> dict[str, object]:
-    agreement, leader = party.agreement, party.leader
-    if message.header.get("agreement") != agreement.fingerprint:
-        raise GovernError(
-            f"'{connection.peer}' holds another agreement ({str(message.header.get('agreement'))[:12]}…) than "
-            f"'{party.name}' does ({agreement.fingerprint[:12]}…). Nothing starts unless all hold the same one."
-        )
-    session = message.header.get("session")
-    if not isinstance(session, str) or not _SESSION.fullmatch(session):
-        raise GovernError(f"'{connection.peer}' opens a session without saying which.")
-    if leader and leader != connection.peer and party.links.to(leader) is not None:
-        raise PartyUnavailable(f"'{party.name}' is busy in a session that '{leader}' leads.")
-    party.give_up()
-    party.links.speak_by(connection)
-    party.leader, party.session = connection.peer, session
-    party.notes.write("opened", f"'{connection.peer}' leads a session.")
-    return {
-        "standing": party.standing,
-        "checkpoints": party.checkpoints.steps(),
-        "length": party.ledger.length,
-        "committed": party.ledger.committed,
-    }
-
-
-def _tell(party: Party, leader: str, session: str, passage: Passage, done: Future[Entry]) -> None:
-    """On the scribe's thread: the entry is prepared, or could not be. The leader then says what to do."""
-    try:
-        entry = done.result()
-        header = {"session": session, "number": entry.number, "hash": entry.hash, "metrics": passage.metrics}
-        party.links.send(leader, Message("prepared", header))
-    except GovernError as error:
-        with suppress(GovernError):  # it is gone too, and will open a session again
-            party.links.send(leader, Message("trouble", {"session": session, **refusal(error)}))
-
-
-def _trouble(party: Party, error: Exception) -> None:
+def _report_trouble(party: Party, error: Exception) -> None:
     """Tell the leader, who tells the others; then wait for it to begin again."""
     if not isinstance(error, GovernError):
         error = GovernError(f"'{party.name}' could not go on: {error!r}.")
-    party.give_up()
-    party.notes.write("trouble", str(error))
-    if party.leader:
-        with suppress(GovernError):  # it is gone too, and will open a session again
-            party.links.send(party.leader, Message("trouble", {"session": party.session, **refusal(error)}))
+    party.passes.give_up()
+    party.events.write("trouble", str(error))
+    if party.passes.leader:
+        _send_trouble(party.passes, party.passes.leader, party.passes.session, error)
 
 
-def _consents(message: Message) -> list[Consent]:
-    """The consents that a message brings."""
-    given: Any = message.header.get("consents")
-    if not isinstance(given, list):
-        raise WireError("A pass was begun without the parties' consents.")
-    return [read_consent(values) for values in given]
+def _send_trouble(passes: PassParticipant, leader: str, session: str, error: GovernError) -> None:
+    with suppress(GovernError):  # the leader is gone too, and will open a session again
+        passes.links.send(leader, Message("trouble", {"session": session, **describe_error(error)}))

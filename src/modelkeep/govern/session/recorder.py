@@ -14,11 +14,10 @@ import torch
 from modelkeep.completion.recording import Passed, Recording, Tensors
 from modelkeep.core.errors import GovernError, bad_parameter
 from modelkeep.govern.ledger.writer import What
-from modelkeep.govern.session.computation import Passage
+from modelkeep.govern.passes import Pass
+from modelkeep.govern.piece.computation import Computation
+from modelkeep.govern.piece.payload import Payload
 from modelkeep.govern.session.party import Party
-from modelkeep.govern.session.passes import Pass
-from modelkeep.govern.session.payload import Load
-from modelkeep.training.batches import parts_of
 
 
 @dataclass
@@ -27,7 +26,7 @@ class _Seen:
 
     of: Pass
     rows: torch.Tensor
-    loads: dict[tuple[What, bool], Load] = field(default_factory=dict)
+    payloads: dict[tuple[What, bool], Payload] = field(default_factory=dict)
 
 
 class Recorder:
@@ -47,12 +46,12 @@ class Recorder:
                 f"'{party.name}' would have to hold all of the model but one stretch of it. It is held by: "
                 f"{', '.join(agreement.holders)}."
             )
-        expected = party.holding.expected[True]
+        expected = party.pieces.expected[True]
         if any(not spec.kind.startswith("torch.") for i in (missing[0], missing[-1] + 1) for spec in expected[i]):
             raise GovernError("Sizes cross the cut, not only tensors: such a piece cannot be recorded.")
         self._party, self._passes, self._missing = party, passes, missing
         self._seen: dict[str, OrderedDict[tuple[int, int], _Seen]] = {}
-        party.on_crossing = self._crossing
+        party.passes.on_crossing = self._crossing
 
     def recording(self, purpose: str) -> Recording:
         """What was seen in passes for this purpose ("train", "infer", "evaluate")."""
@@ -71,44 +70,37 @@ class Recorder:
             passes=tuple(_passed(one) for one in seen),
         )
 
-    def _crossing(self, passage: Passage, what: What, at: int, part: int, load: Load) -> None:
-        """Called by the party for all that it sends and gets: `at` counts the gaps between legs."""
-        way, own = passage.way, self._party.name
-        others = [i for i, leg in enumerate(way) if leg.holder != own and leg.pieces]
+    def _crossing(self, computation: Computation, what: What, at: int, part: int, payload: Payload) -> None:
+        """Called by the party for all that it sends and gets: `at` counts the gaps between stages."""
+        own = self._party.name
+        others = [i for i, stage in enumerate(computation.route) if stage.holder != own and stage.pieces]
         into, out = others[0] - 1, others[-1]
         if at not in (into, out):
             return
-        kept = self._seen.setdefault(passage.of.purpose, OrderedDict())
-        key = (passage.of.number, part)
+        kept = self._seen.setdefault(computation.of.purpose, OrderedDict())
+        key = (computation.of.number, part)
         if key not in kept:
-            kept[key] = _Seen(passage.of, self._rows(passage, part))
+            kept[key] = _Seen(computation.of, computation.rows(part))
             while len(kept) > self._passes:
                 kept.popitem(last=False)
-        copied = tuple(value.detach().clone() if isinstance(value, torch.Tensor) else value for value in load.values)
-        kept[key].loads[what, at == out] = Load(copied, load.wants)
-
-    def _rows(self, passage: Passage, part: int) -> torch.Tensor:
-        """Which examples of the data: the order of the batches is agreed on."""
-        of = passage.of
-        if passage.training:
-            return parts_of(self._party.holding.batches.index(of.step), of.parts)[part]
-        return parts_of(torch.arange(of.first, of.first + of.rows), of.parts)[part]
+        copied = tuple(value.detach().clone() if isinstance(value, torch.Tensor) else value for value in payload.values)
+        kept[key].payloads[what, at == out] = Payload(copied, payload.wants)
 
 
 def _passed(seen: _Seen) -> Passed:
-    inputs, outputs = (seen.loads.get(("activations", side)) for side in (False, True))
+    inputs, outputs = (seen.payloads.get(("activations", side)) for side in (False, True))
     return Passed(
         rows=seen.rows,
         inputs=() if inputs is None else inputs.tensors,
         outputs=() if outputs is None else outputs.tensors,
-        output_gradients=_gradients(outputs, seen.loads.get(("gradients", True))),
-        input_gradients=_gradients(inputs, seen.loads.get(("gradients", False))),
+        output_gradients=_gradients(outputs, seen.payloads.get(("gradients", True))),
+        input_gradients=_gradients(inputs, seen.payloads.get(("gradients", False))),
     )
 
 
-def _gradients(of: Load | None, load: Load | None) -> Tensors:
+def _gradients(of: Payload | None, payload: Payload | None) -> Tensors:
     """The gradients beside the tensors that they are of: only those that want one get one."""
-    if of is None or load is None:
+    if of is None or payload is None:
         return ()
-    given = iter(load.values)
+    given = iter(payload.values)
     return tuple(next(given) if want else None for want in of.wants)

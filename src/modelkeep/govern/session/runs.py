@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -13,9 +11,10 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.results import Estimate, Result, measured
+from modelkeep.govern.passes import Pass, Purpose
 from modelkeep.govern.session.leader import Leader
 from modelkeep.govern.session.party import Party
-from modelkeep.govern.session.passes import Pass
+from modelkeep.govern.session.pass_protocol import MakePass
 from modelkeep.training import interruption
 
 
@@ -61,37 +60,37 @@ class Evaluated(Result, kind="evaluated"):
 
 
 def train(leader: Leader, *, updates: int | None = None) -> Trained:
-    """Go on with the agreed training, until it is complete or has had so many `updates` in all.
+    """Go on with the agreed training, until it is complete or has had `updates` in all.
 
     Ctrl-C ends it after a pass; all parties keep where they stand, and the next call goes on from there.
     """
     party, agreement = leader.party, leader.party.agreement
     if party.name != agreement.data.holder:
         raise InputError(f"'{agreement.data.holder}' has the data, so it leads the training, not '{party.name}'.")
-    until = party.holding.total if updates is None else min(updates, party.holding.total)
+    until = party.pieces.total if updates is None else min(updates, party.pieces.total)
     losses: dict[int, float] = {}
-    make = training(party)
+    make = training_passes(party)
     with (
         measured(agreement.seed, data=agreement.data.fingerprint) as provenance,
         interruption.held_back(True) as interrupted,
         progress.task("training together", until) as task,
     ):
         leader.meet()
-        task.advance(party.holding.step)
+        task.advance(party.pieces.step)
         while True:
-            while party.holding.step < until and not interrupted():
+            while party.pieces.step < until and not interrupted():
                 found = leader.run("train", make)
-                losses[party.holding.step] = found["loss"]
-                task.advance(party.holding.step - task.done, f"loss {found['loss']:.4g}")
+                losses[party.pieces.step] = found["loss"]
+                task.advance(party.pieces.step - task.done, f"loss {found['loss']:.4g}")
             sent, received = party.links.bytes
             parts = leader.close()
-            if party.holding.step >= until or interrupted():  # else a fault at the very end has taken all back
+            if party.pieces.step >= until or interrupted():  # else a fault at the very end has taken all back
                 break
         return Trained(
             provenance=provenance(),
             leader=party.name,
-            updates=party.holding.step,
-            total=party.holding.total,
+            updates=party.pieces.step,
+            total=party.pieces.total,
             losses=tuple(sorted(losses.items())),
             recoveries=leader.recoveries,
             sent=sent,
@@ -100,7 +99,7 @@ def train(leader: Leader, *, updates: int | None = None) -> Trained:
         )
 
 
-def training(party: Party) -> Callable[[int, int], Pass]:
+def training_passes(party: Party) -> MakePass:
     """The passes of the agreed training, as `Leader.run` asks for them."""
     agreement = party.agreement
 
@@ -115,7 +114,7 @@ def training(party: Party) -> Callable[[int, int], Pass]:
             step=step,
             data=agreement.data.fingerprint,
             labels=agreement.labels.fingerprint,
-            rows=len(party.holding.batches.index(step)),
+            rows=len(party.pieces.batches.index(step)),
             parts=agreement.recipe.micro_batches,
         )
 
@@ -132,9 +131,9 @@ def evaluate(leader: Leader, data: Data, *, labels_at: str | None = None, batch:
     with measured(party.agreement.seed, data=data.fingerprint()) as provenance:
         for first in range(0, len(data), batch):
             rows = min(batch, len(data) - first)
-            found = leader.run("evaluate", _asking(leader, "evaluate", data.x, sink, labels, first, rows))
+            found = leader.run("evaluate", _make_pass(party, "evaluate", data.x, sink, labels, first, rows))
             sums = {name: total + found[name] for name, total in sums.items()}
-        step = party.holding.step
+        step = party.pieces.step
         leader.close()
         return Evaluated(
             provenance=provenance(),
@@ -150,30 +149,28 @@ def infer(leader: Leader, x: torch.Tensor, *, batch: int = 512) -> torch.Tensor:
     found = []
     for some in torch.split(x, batch):
         name = party.materials.add_inputs(some)
-        leader.run("infer", _asking(leader, "infer", some, party.name, "", 0, len(some)))
+        leader.run("infer", _make_pass(party, "infer", some, party.name, "", 0, len(some)))
         party.materials.forget_inputs(name)
-        found.append(party.answers)
+        found.append(party.passes.answers)
     leader.close()
     return torch.cat(found)
 
 
-def _asking(leader: Leader, purpose: Any, x: torch.Tensor, sink: str, labels: str, first: int, rows: int) -> Any:
-    party = leader.party
-    data = fingerprint({"x": x})
-
-    def make(number: int, step: int) -> Pass:
-        return Pass(
-            agreement=party.agreement.fingerprint,
-            number=number,
-            purpose=purpose,
-            asker=party.name,
-            source=party.name,
-            sink=sink,
-            step=step,
-            data=data,
-            labels=labels,
-            rows=rows,
-            first=first,
-        )
-
-    return make
+def _make_pass(
+    party: Party, purpose: Purpose, x: torch.Tensor, sink: str, labels: str, first: int, rows: int
+) -> MakePass:
+    """A pass of these inputs, as `Leader.run` asks for it."""
+    of = Pass(
+        agreement=party.agreement.fingerprint,
+        number=0,
+        purpose=purpose,
+        asker=party.name,
+        source=party.name,
+        sink=sink,
+        step=0,
+        data=fingerprint({"x": x}),
+        labels=labels,
+        rows=rows,
+        first=first,
+    )
+    return lambda number, step: replace(of, number=number, step=step)

@@ -6,12 +6,12 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from time import monotonic
 
-from modelkeep.govern.session.passes import Pass
+from modelkeep.govern.passes import Pass
 
 
 @dataclass
 class Status:
-    """Counts and the last news; written by the party's threads, read by whoever shows it."""
+    """Counts and the last news. The party's threads write it, a live view reads it."""
 
     party: str
     since: float = field(default_factory=monotonic)
@@ -23,7 +23,7 @@ class Status:
     last: Pass | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=100))
-    told: int = 0
+    news_count: int = 0
     _began: float = 0.0
 
     def consented(self, of: Pass) -> None:
@@ -33,7 +33,7 @@ class Status:
     def refused(self, of: Pass, reason: str) -> None:
         """Consent was not given."""
         self.refusals[of.purpose] += 1
-        self.news = reason
+        self.add_news(reason)
 
     def began(self, of: Pass) -> None:
         """A pass is under way."""
@@ -49,10 +49,10 @@ class Status:
 
     @property
     def news(self) -> str:
-        """What was heard last; `recent` has what came before it, and `told` counts all."""
+        """What happened last; `recent` has what was before it, and `news_count` counts all."""
         return self.recent[-1] if self.recent else ""
 
-    @news.setter
-    def news(self, text: str) -> None:
+    def add_news(self, text: str) -> None:
+        """Something happened."""
         self.recent.append(text)
-        self.told += 1
+        self.news_count += 1

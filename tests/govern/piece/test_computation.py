@@ -12,12 +12,12 @@ from torch.nn.functional import cross_entropy
 
 from govern.meeting import Meeting, meeting
 from modelkeep.core.errors import WireError
+from modelkeep.govern.passes import Pass
+from modelkeep.govern.piece.computation import Computation
 from modelkeep.govern.piece.files import read_piece
-from modelkeep.govern.piece.holding import Holding
-from modelkeep.govern.session.computation import Passage
-from modelkeep.govern.session.passes import Pass
-from modelkeep.govern.session.payload import Load
-from modelkeep.govern.session.route import legs
+from modelkeep.govern.piece.held_pieces import HeldPieces
+from modelkeep.govern.piece.payload import Payload
+from modelkeep.govern.piece.route import make_route
 from modelkeep.training import SGD, Recipe
 from modelkeep.training.batches import derived_seed, part_seed
 
@@ -28,7 +28,7 @@ NAMES = ("alice", "bob", "carol")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Meeting:
     recipe = Recipe(steps=5, batch_size=10, optimizer=SGD(), learning_rate=0.1, micro_batches=3)
     return meeting(
-        tmp_path_factory.mktemp("passage"),
+        tmp_path_factory.mktemp("computation"),
         {},
         "govern.networks:digit_network",
         "pictures",
@@ -39,9 +39,9 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Meeting:
     )
 
 
-def holdings(split: Meeting) -> dict[str, Holding]:
+def holdings(split: Meeting) -> dict[str, HeldPieces]:
     read = {name: read_piece(folder.piece, split.agreement, name) for name, folder in split.folders.items()}
-    return {name: Holding(split.agreement, name, tensors) for name, tensors in read.items()}
+    return {name: HeldPieces(split.agreement, name, tensors) for name, tensors in read.items()}
 
 
 def a_pass(split: Meeting, step: int = 0) -> Pass:
@@ -50,10 +50,10 @@ def a_pass(split: Meeting, step: int = 0) -> Pass:
     return Pass(agreement.fingerprint, step, "train", "alice", "alice", "carol", step, *material, 10, parts=3)
 
 
-def begin(split: Meeting, of: Pass, holding: Holding) -> Passage:
-    way = legs(split.agreement.holders, of.source, of.sink)
+def begin(split: Meeting, of: Pass, holding: HeldPieces) -> Computation:
+    way = make_route(split.agreement.holders, of.source, of.sink)
     x = split.data.x if holding.party == of.source else None
-    return Passage(of, way, holding, x, split.data.y if holding.party == of.sink else None)
+    return Computation(of, way, holding, x, split.data.y if holding.party == of.sink else None)
 
 
 @settings(max_examples=10)
@@ -63,14 +63,14 @@ def test_gradients_are_those_of_the_whole_network(split: Meeting, order: list[in
     for holding in held.values():
         holding.step = step
     shares = {name: begin(split, of, holding) for name, holding in held.items()}
-    way = next(iter(shares.values())).way
+    way = next(iter(shares.values())).route
     for part in order:
-        load: Load | None = None
+        payload: Payload | None = None
         for number, leg in enumerate(way):
-            load = shares[leg.holder].forward(number, part, load)
+            payload = shares[leg.holder].forward(number, part, payload)
         for number in reversed(range(len(way) - 1)):
-            assert load is not None
-            load = shares[way[number].holder].backward(number, part, load)
+            assert payload is not None
+            payload = shares[way[number].holder].backward(number, part, payload)
     assert all(share.done for share in shares.values())
 
     torch.manual_seed(0)
@@ -118,9 +118,9 @@ def test_gradients_that_do_not_fit_are_refused_before_anything_changes(split: Me
     (tensor,) = sent.tensors
     for wrong in ((), (tensor, tensor), (tensor[:1],), (tensor.double(),), (tensor.long(),), (5,), ("x",)):
         with pytest.raises(WireError, match="gradient"):
-            alice.require_fit(0, 0, Load(wrong))
-    alice.require_fit(0, 0, Load((torch.ones_like(tensor),)))
-    alice.require_fit(0, 0, Load((None,)))
+            alice.require_fit("gradients", 0, 0, Payload(wrong), "They")
+    alice.require_fit("gradients", 0, 0, Payload((torch.ones_like(tensor),)), "They")
+    alice.require_fit("gradients", 0, 0, Payload((None,)), "They")
     assert alice.due("bob", "gradients", 0, 0)
 
 
@@ -131,7 +131,7 @@ def test_finite_numbers_that_overflow_make_no_update(where: str, split: Meeting)
     sent = alice.forward(0, 0)
     assert sent is not None
     size = 3e38 if where == "gradient" else 1.0
-    alice.backward(0, 0, Load((torch.full_like(sent.tensors[0], size),)))
+    alice.backward(0, 0, Payload((torch.full_like(sent.tensors[0], size),)))
     if where == "statistics":
         holding.require_finite("It")
         next(b for b in holding.pieces[0].buffers.values() if b.is_floating_point()).fill_(float("inf"))

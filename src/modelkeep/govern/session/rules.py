@@ -1,38 +1,38 @@
-"""Agreed: which passes there may be under an agreement, whoever asks. A party looks before it asks its policies."""
+"""The rules that every pass of an agreement must keep, checked before a party asks its own policies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
 
-from modelkeep.core.errors import ConsentRefused, WireError
+from modelkeep.core.errors import ConsentRefused, GovernError, WireError
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.agreement.terms import SHA256
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.session.passes import Consent, Pass
+from modelkeep.govern.passes import Consent, Pass
 
-MOST_ROWS = 2**20  # of one pass; so that a number somebody made up takes no memory worth speaking of
-LAST_ROW = 2**53  # of any data set
+_MOST_ROWS = 2**20  # of one pass, so that an invented number takes little memory
+_LAST_ROW = 2**53  # of any data set
 
 
 def require_agreed(of: Pass, agreement: Agreement) -> None:
     """Refuse a pass that the agreement does not have: the details of a training pass all follow from its step.
 
-    Whoever asks brings the inputs, so nobody can make another party's data move.
+    The asker brings the inputs, so it cannot make another party's data move.
     """
     if of.agreement != agreement.fingerprint:
         raise ConsentRefused(f"{of} is asked for under another agreement ({of.agreement[:12]}…).")
     names = [party.name for party in agreement.parties]
     if of.asker not in names or of.source != of.asker or of.sink not in names:
-        raise _refused(of, "whoever asks brings the inputs, and a party takes the outputs")
+        raise _refused(of, "the asker brings the inputs, and a party takes the outputs")
     if not SHA256.fullmatch(of.data) or not SHA256.fullmatch(of.labels or of.data):
         raise _refused(of, "data and labels are named by their fingerprints, a SHA-256 each")
     if of.purpose == "train":
         _require_step(of, agreement)
-    elif not (1 <= of.rows <= MOST_ROWS and 0 <= of.first <= LAST_ROW and of.parts == 1):
-        raise _refused(of, f"it may have 1 to {MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
+    elif not (1 <= of.rows <= _MOST_ROWS and 0 <= of.first <= _LAST_ROW and of.parts == 1):
+        raise _refused(of, f"it may have 1 to {_MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
     elif of.purpose == "infer" and (of.sink != of.asker or of.labels):
-        raise _refused(of, "the outputs of an inference go to whoever asks, and it has no labels")
+        raise _refused(of, "the outputs of an inference go to the asker, and it has no labels")
 
 
 def require_consents(of: Pass, consents: Sequence[Consent], agreement: Agreement) -> None:
@@ -44,8 +44,13 @@ def require_consents(of: Pass, consents: Sequence[Consent], agreement: Agreement
         consent.check(of, agreement.member(consent.party).public_key)
 
 
-def require_turn(of: Pass, ledger: Ledger) -> None:
-    """Refuse a pass that was before, or comes too soon; what runs again after a fault is in the ledger."""
+def require_turn(of: Pass, agreement: Agreement, ledger: Ledger, step: int | None) -> None:
+    """Refuse a pass that was before, comes too soon, or is for other weights than those after update `step`.
+
+    A pass that runs again after a fault is in the ledger.
+    """
+    if of.agreement != agreement.fingerprint:
+        raise GovernError(f"{of} is of another agreement ({of.agreement[:12]}…).")
     recorded = 0 <= of.number < ledger.committed and ledger.entry(of.number).of == of
     if not recorded and of.number != ledger.committed:
         raise WireError(f"{of} is out of turn: the next pass at '{ledger.party}' is {ledger.committed}.")
@@ -53,6 +58,8 @@ def require_turn(of: Pass, ledger: Ledger) -> None:
     if of.step > updates or (of.purpose == "train" and of.step != updates):
         # Otherwise an update would be in the weights and not in the ledger, or the same step be taken twice.
         raise WireError(f"{of} is for weights after {of.step} updates; {updates} are in the ledger before it.")
+    if of.step != step:
+        raise WireError(f"{of} is for weights after {of.step} updates; '{ledger.party}' is at {step}.")
 
 
 def _require_step(of: Pass, agreement: Agreement) -> None:

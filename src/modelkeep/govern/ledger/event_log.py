@@ -1,37 +1,37 @@
-"""Notes: a party's account of what happens besides the passes, kept short where others make much happen."""
+"""EventLog: writes what happens besides the passes into a party's ledger, at a limited rate."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
 from modelkeep.core.errors import PartyUnavailable
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.session.status import Status
 
 _LONGEST = 1000  # characters of what others say that are written down
 _MOST = 200  # events in a minute
 
 
-class Notes:
-    """Writes events into the ledger, and tells the live view of the last one."""
+class EventLog:
+    """Writes events into the ledger, and passes each text on to `on_event`, such as a live view."""
 
-    def __init__(self, ledger: Ledger, status: Status) -> None:
-        self._ledger, self._status = ledger, status
+    def __init__(self, ledger: Ledger, on_event: Callable[[str], None]) -> None:
+        self._ledger, self._on_event = ledger, on_event
         self._times: deque[float] = deque(maxlen=_MOST)
         self._left_out = 0
 
     def refused(self, sentence: str) -> None:
-        """Write down that somebody or something was refused."""
+        """Write down a refusal."""
         self.write("refused", sentence)
 
     def write(self, kind: str, text: str) -> None:
-        """Write an event down, if the disk has room for it: there may be trouble because it has none.
+        """Write an event down. A full disk is not an error here: it may be the very trouble that is reported.
 
-        Of a flood, which others can bring about, only so much that it does not fill the disk.
+        Other parties can cause a flood of events, so only `_MOST` of a minute are written.
         """
-        self._status.news = text
+        self._on_event(text)
         now = monotonic()
         if len(self._times) == _MOST and now - self._times[0] < 60:
             self._left_out += 1

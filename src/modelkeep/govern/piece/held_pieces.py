@@ -1,4 +1,4 @@
-"""Holding: what one party holds of the model (its pieces, its optimizer's state) and how it changes by an update."""
+"""HeldPieces: what one party holds of the model (its pieces, its optimizer's state) and how it changes by an update."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.slices.pieces import Piece
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.piece.files import fill
-from modelkeep.govern.session.payload import Spec, specs
-from modelkeep.govern.session.route import Leg
+from modelkeep.govern.piece.payload import Spec, specs
+from modelkeep.govern.piece.route import Stage
 from modelkeep.training.batches import Batches
 from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.objectives import Objective, OwnGradients, Stateful, cross_entropy, gradients_of
 from modelkeep.training.schedules import Step, at
 
 
-class Holding:
+class HeldPieces:
     """One party's part of the model under an agreement. `step` counts the updates that it has had."""
 
     def __init__(
@@ -49,13 +49,13 @@ class Holding:
         self.step = 0
         self._training: bool | None = None
 
-    def run(self, leg: Leg, values: tuple[Any, ...], *, training: bool) -> tuple[Any, ...]:
-        """The values after this party's pieces of the leg."""
+    def run(self, stage: Stage, values: tuple[Any, ...], *, training: bool) -> tuple[Any, ...]:
+        """The values after this party's pieces of the stage."""
         if training is not self._training:
             for piece in self.pieces.values():
                 piece.train(training)
             self._training = training
-        for number in leg.pieces:
+        for number in stage.pieces:
             values = self.pieces[number](values, training=training)
         return values
 

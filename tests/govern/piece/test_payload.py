@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeep.core.errors import WireError
-from modelkeep.govern.session.payload import Load, require_fit, specs
+from modelkeep.govern.piece.payload import Payload, require_fit, specs
 from modelkeep.govern.wire.message import Message
 
 numbers = st.integers(-5, 5) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False) | st.none()
@@ -19,8 +19,8 @@ numbers = st.integers(-5, 5) | st.booleans() | st.floats(allow_nan=False, allow_
 @given(st.lists(st.none() | st.just(torch.ones(2)) | numbers, max_size=6), st.booleans())
 def test_load_crosses_as_it_is(values: list[Any], drawn: bool) -> None:
     wants = tuple(True for value in values if isinstance(value, torch.Tensor))
-    load = Load(tuple(values), wants, torch.default_generator.get_state() if drawn else None)
-    came = Load.of(load.message("activations", {"leg": 1}))
+    payload = Payload(tuple(values), wants, torch.default_generator.get_state() if drawn else None)
+    came = Payload.read(payload.message("activations", {"leg": 1}))
     assert [type(value) for value in came.values] == [type(value) for value in values]
     assert all(a is b or a == b for a, b in zip(came.values, values, strict=True))
     assert (came.wants, came.random is None) == (wants, not drawn)
@@ -33,22 +33,22 @@ def test_shapes_and_sizes_are_learned_from_two_probes(factor: int) -> None:
 
     expected = specs(crossing(2), crossing(3))
     wants = (True, False)
-    require_fit(Load(crossing(50), wants), expected, 50, "They")
+    require_fit(Payload(crossing(50), wants), expected, 50, "They")
     for wrong in (49, 51, 10**6):
         with pytest.raises(WireError, match="should have shape"):
-            require_fit(Load((*crossing(50)[:1], *crossing(wrong)[1:]), wants), expected, 50, "They")
+            require_fit(Payload((*crossing(50)[:1], *crossing(wrong)[1:]), wants), expected, 50, "They")
     for place, value in ((2, 0.25), (3, False)):
         changed = [*crossing(50)]
         changed[place] = value
         with pytest.raises(WireError, match="should have shape"):
-            require_fit(Load(tuple(changed), wants), expected, 50, "They")
+            require_fit(Payload(tuple(changed), wants), expected, 50, "They")
     with pytest.raises(WireError, match="gradient of whole numbers"):
-        require_fit(Load(crossing(50), (True, True)), expected, 50, "They")
+        require_fit(Payload(crossing(50), (True, True)), expected, 50, "They")
 
 
 @pytest.mark.parametrize("value", [1e38, -1e38, 3e38])
 def test_large_numbers_whose_sum_overflows_are_finite(value: float) -> None:
-    Load((torch.full((1000,), value),)).require_finite("They")
+    Payload((torch.full((1000,), value),)).require_finite("They")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
@@ -56,7 +56,7 @@ def test_one_number_that_is_none_is_found_anywhere(value: float) -> None:
     tensor = torch.zeros(3, 50)
     tensor[2, 49] = value
     with pytest.raises(WireError, match=r"They hold NaN or infinity \(0\.7% of a tensor of shape \(3, 50\)\)"):
-        Load((5, torch.zeros(2), tensor)).require_finite("They")
+        Payload((5, torch.zeros(2), tensor)).require_finite("They")
 
 
 @given(
@@ -72,7 +72,7 @@ def test_one_number_that_is_none_is_found_anywhere(value: float) -> None:
 )
 def test_nonsense_is_a_load_or_refused(header: dict[str, Any], tensors: int) -> None:
     try:
-        came = Load.of(Message("activations", header, (torch.zeros(1),) * tensors))
+        came = Payload.read(Message("activations", header, (torch.zeros(1),) * tensors))
     except WireError:
         return
     assert len(came.values) == tensors - (came.random is not None) + len(header["numbers"])

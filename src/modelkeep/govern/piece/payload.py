@@ -1,4 +1,4 @@
-"""Load: what crosses from one leg to the next in one micro-batch, and how it is known to be what may come."""
+"""Payload: what crosses from one stage to the next in one micro-batch, and the checks of what comes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelkeep.govern.wire.message import Message
 
 
 @dataclass(frozen=True, eq=False)
-class Load:
+class Payload:
     """The `values` of a cut (tensors, and numbers where the program carries sizes around the cut).
 
     `wants` says of each tensor whether a gradient is to come back for it. `random` is the state of the generator
@@ -30,14 +30,14 @@ class Load:
         return tuple(value for value in self.values if isinstance(value, torch.Tensor))
 
     def message(self, kind: str, header: dict[str, Any]) -> Message:
-        """What is sent."""
+        """The message that carries it."""
         numbers = {str(i): value for i, value in enumerate(self.values) if not isinstance(value, torch.Tensor)}
         described = {**header, "numbers": numbers, "wants": list(self.wants), "random": self.random is not None}
         return Message(kind, described, self.tensors if self.random is None else (*self.tensors, self.random))
 
     @classmethod
-    def of(cls, message: Message) -> Load:
-        """What came."""
+    def read(cls, message: Message) -> Payload:
+        """What came in a message."""
         try:
             tensors = list(message.tensors)
             random = tensors.pop() if message.header["random"] else None
@@ -64,7 +64,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Spec:
-    """The type of one value that crosses and its size per axis: as it is, or so many times the number of examples.
+    """The type of one value that crosses and its size per axis: fixed, or a multiple of the number of examples.
 
     Of a number, which is a size that the program carries around the cut, it is the number itself.
     """
@@ -74,7 +74,7 @@ class Spec:
     per_example: tuple[float, ...] = ()
 
     def shape(self, rows: int) -> tuple[float, ...]:
-        """The shape, or the number, for so many examples."""
+        """The shape, or the number, for `rows` examples."""
         return tuple(rows * factor + size for size, factor in zip(self.fixed, self.per_example, strict=True))
 
 
@@ -99,20 +99,22 @@ def _sizes(value: Any) -> tuple[float, ...]:
     return (value,) if isinstance(value, int | float) else ()
 
 
-def require_fit(load: Load, expected: Sequence[Spec], rows: int, where: str) -> None:
+def require_fit(payload: Payload, expected: Sequence[Spec], rows: int, where: str) -> None:
     """Refuse values of another number, type or shape than the network can give there."""
-    got = [_kind(value) for value in load.values]
+    got = [_kind(value) for value in payload.values]
     if got != [spec.kind for spec in expected]:
         raise WireError(f"{where} should be {[spec.kind for spec in expected]}. Got {got}.")
-    for value, spec in zip(load.values, expected, strict=True):
+    for value, spec in zip(payload.values, expected, strict=True):
         if _sizes(value) != spec.shape(rows):
             raise WireError(f"{where} should have shape {spec.shape(rows)} for {rows} examples. Got {_sizes(value)}.")
-    if len(load.wants) != len(load.tensors):
+    if len(payload.wants) != len(payload.tensors):
         raise WireError(f"{where} do not say of each tensor whether a gradient is to come back.")
-    if any(want and not tensor.is_floating_point() for want, tensor in zip(load.wants, load.tensors, strict=True)):
+    if any(
+        want and not tensor.is_floating_point() for want, tensor in zip(payload.wants, payload.tensors, strict=True)
+    ):
         raise WireError(f"{where} ask for the gradient of whole numbers.")
-    if load.random is not None:
+    if payload.random is not None:
         try:
-            torch.Generator().set_state(load.random)
+            torch.Generator().set_state(payload.random)
         except (RuntimeError, TypeError) as error:
             raise WireError(f"{where} bring a state of the random generator that is none: {error}") from error

@@ -1,4 +1,4 @@
-"""Passage: what one party computes in one pass, forward and backward, micro-batch by micro-batch."""
+"""Computation: what one party computes in one pass, forward and backward, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from torch.nn.functional import cross_entropy
 
 from modelkeep.core.errors import GovernError, WireError
 from modelkeep.core.model import Model
-from modelkeep.govern.piece.holding import Holding
-from modelkeep.govern.session.passes import Pass
-from modelkeep.govern.session.payload import Load
-from modelkeep.govern.session.route import Leg
+from modelkeep.govern.passes import Pass
+from modelkeep.govern.piece.held_pieces import HeldPieces
+from modelkeep.govern.piece.payload import Payload, require_fit
+from modelkeep.govern.piece.route import Stage
 from modelkeep.training.batches import derived_seed, part_seed, parts_of
 from modelkeep.training.schedules import Step
 
 
-class Passage:
+class Computation:
     """One pass at one party. `x` and `y` are what it brings where it is the source or the sink."""
 
     def __init__(
         self,
         of: Pass,
-        way: Sequence[Leg],
-        holding: Holding,
+        route: Sequence[Stage],
+        pieces: HeldPieces,
         x: torch.Tensor | None,
         y: torch.Tensor | None,
     ) -> None:
-        self.of, self.way, self.holding = of, way, holding
+        self.of, self.route, self.pieces = of, route, pieces
         self.training = of.purpose == "train"
-        self.own = [number for number, leg in enumerate(way) if leg.holder == holding.party]
+        self.own = [number for number, stage in enumerate(route) if stage.holder == pieces.party]
         self.metrics: dict[str, float] = {}
         self.answers: dict[int, torch.Tensor] = {}
         index = self._index()
@@ -39,19 +39,19 @@ class Passage:
         self._x = () if x is None else parts_of(self._batch(x, index), of.parts)
         self._y = y
         self.parts = len(self._rows)
-        # (leg, part) -> what went in and what came out, until its gradients have come.
+        # (stage, part) -> what went in and what came out, until its gradients have come.
         self._open: dict[tuple[int, int], tuple[list[torch.Tensor], list[torch.Tensor]]] = {}
-        self._left = {(leg, part) for leg in self.own for part in range(self.parts)}
-        holding.forget_gradients()
+        self._left = {(stage, part) for stage in self.own for part in range(self.parts)}
+        pieces.forget_gradients()
 
     @property
     def done(self) -> bool:
         """Whether this party has computed all that it has to."""
         return not self._left
 
-    def rows(self, part: int) -> int:
-        """How many examples the micro-batch has."""
-        return len(self._rows[part])
+    def rows(self, part: int) -> torch.Tensor:
+        """Which examples of the data the micro-batch has."""
+        return self._rows[part]
 
     def is_last(self, number: int, part: int) -> bool:
         """Whether nothing is left to compute here but this."""
@@ -62,20 +62,20 @@ class Passage:
         if type(number) is not int or type(part) is not int or number not in self.own:
             return False
         beside = number - 1 if what == "activations" else number + 1
-        if beside not in range(len(self.way)) or self.way[beside].holder != peer:
+        if beside not in range(len(self.route)) or self.route[beside].holder != peer:
             return False
         if what == "gradients":
             return (number, part) in self._open
         return (number, part) in self._left and (number, part) not in self._open
 
-    def forward(self, number: int, part: int, load: Load | None = None) -> Load | None:
-        """Through the leg: what goes on to the next one; at the end of a training pass, what goes back."""
-        leg = self.way[number]
+    def forward(self, number: int, part: int, payload: Payload | None = None) -> Payload | None:
+        """Through the stage: what goes on to the next one; at the end of a training pass, what goes back."""
+        stage = self.route[number]
         with torch.set_grad_enabled(self.training):
-            entered, values = self._enter(leg, part, load)
-            seeded = self._seed(part, load)
-            values = self.holding.run(leg, values, training=self.training)
-            if leg.sink:
+            entered, values = self._enter(stage, part, payload)
+            seeded = self._seed(part, payload)
+            values = self.pieces.run(stage, values, training=self.training)
+            if stage.sink:
                 return self._conclude(number, part, entered, values[0])
             left = [value for value in values if isinstance(value, torch.Tensor)]
         wants = tuple(tensor.requires_grad for tensor in left)
@@ -84,26 +84,31 @@ class Passage:
         else:
             self._left.discard((number, part))
         moved = torch.default_generator.get_state()
-        return Load(
+        return Payload(
             tuple(v.detach() if isinstance(v, torch.Tensor) else v for v in values),
             wants,
             None if torch.equal(moved, seeded) else moved,
         )
 
-    def require_fit(self, number: int, part: int, load: Load) -> None:
-        """Refuse gradients of another number, type or shape than what they are the gradients of."""
+    def require_fit(self, what: str, number: int, part: int, payload: Payload, where: str) -> None:
+        """Refuse NaN and infinity, and other numbers, types or shapes than the stage can get."""
+        payload.require_finite(where)
+        if what == "activations":
+            first = self.route[number].pieces[:1] or (len(self.pieces.agreement.holders),)
+            require_fit(payload, self.pieces.expected[self.training][first[0]], len(self._rows[part]), where)
+            return
         _, left = self._open[number, part]
-        if len(load.values) != len(left):
-            raise WireError(f"{len(load.values)} gradients came in {self.of}, and {len(left)} are due.")
-        for tensor, g in zip(left, load.values, strict=True):
+        if len(payload.values) != len(left):
+            raise WireError(f"{where} should be {len(left)} gradients. Got {len(payload.values)}.")
+        for tensor, g in zip(left, payload.values, strict=True):
             fits = isinstance(g, torch.Tensor) and (g.shape, g.dtype) == (tensor.shape, tensor.dtype)
             if g is not None and not fits:
-                raise WireError(f"A gradient that came in {self.of} is not of the shape and type of what was sent.")
+                raise WireError(f"{where} hold a gradient that is not of the shape and type of what was sent.")
 
-    def backward(self, number: int, part: int, load: Load) -> Load | None:
-        """Back through the leg with the gradients that came: those that go on to the leg before."""
+    def backward(self, number: int, part: int, payload: Payload) -> Payload | None:
+        """Back through the stage with the gradients that came: those that go on to the stage before."""
         entered, left = self._open.pop((number, part))
-        pairs = [(t, g) for t, g in zip(left, load.values, strict=True) if g is not None]
+        pairs = [(t, g) for t, g in zip(left, payload.values, strict=True) if g is not None]
         if pairs:
             torch.autograd.backward([t for t, _ in pairs], [g.to(t.device) for t, g in pairs])
         self._left.discard((number, part))
@@ -111,44 +116,44 @@ class Passage:
 
     def _index(self) -> torch.Tensor:
         if self.training:
-            return self.holding.batches.index(self.of.step)
+            return self.pieces.batches.index(self.of.step)
         return torch.arange(self.of.first, self.of.first + self.of.rows)
 
     def _batch(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         """The inputs of the pass, changed as the recipe says."""
-        holding = self.holding
-        chosen = x.index_select(0, index).to(holding.device, holding.dtype)
-        if self.training and holding.agreement.recipe.augmentation is not None:
-            return holding.batches.augmented(chosen, self.of.step, holding.bounds)
+        pieces = self.pieces
+        chosen = x.index_select(0, index).to(pieces.device, pieces.dtype)
+        if self.training and pieces.agreement.recipe.augmentation is not None:
+            return pieces.batches.augmented(chosen, self.of.step, pieces.bounds)
         return chosen
 
-    def _enter(self, leg: Leg, part: int, load: Load | None) -> tuple[list[torch.Tensor], tuple[Any, ...]]:
-        """What goes into the leg, and those of its tensors for which gradients go back."""
-        if leg.source:
+    def _enter(self, stage: Stage, part: int, payload: Payload | None) -> tuple[list[torch.Tensor], tuple[Any, ...]]:
+        """What goes into the stage, and those of its tensors for which gradients go back."""
+        if stage.source:
             return [], (self._x[part],)
-        assert load is not None
-        wants = iter(load.wants)
+        assert payload is not None
+        wants = iter(payload.wants)
         values = []
         entered = []
-        for value in load.values:
+        for value in payload.values:
             if isinstance(value, torch.Tensor):
-                value = value.to(self.holding.device)
+                value = value.to(self.pieces.device)
                 if self.training and next(wants):
                     entered.append(value.requires_grad_())
             values.append(value)
         return entered, tuple(values)
 
-    def _seed(self, part: int, load: Load | None) -> torch.Tensor:
+    def _seed(self, part: int, payload: Payload | None) -> torch.Tensor:
         """Let dropout draw what it would in one process; the generator's state before anything was drawn here."""
-        seed = part_seed(derived_seed(self.holding.agreement.seed, "modules", 0), self.of.step, part)
+        seed = part_seed(derived_seed(self.pieces.agreement.seed, "modules", 0), self.of.step, part)
         torch.default_generator.manual_seed(seed)
         fresh = torch.default_generator.get_state()
-        if load is not None and load.random is not None:
-            torch.default_generator.set_state(load.random)
+        if payload is not None and payload.random is not None:
+            torch.default_generator.set_state(payload.random)
         return fresh
 
-    def _conclude(self, number: int, part: int, entered: list[torch.Tensor], logits: torch.Tensor) -> Load | None:
-        """At the end of the way: the answers, their score, or the loss and its gradients."""
+    def _conclude(self, number: int, part: int, entered: list[torch.Tensor], logits: torch.Tensor) -> Payload | None:
+        """At the end of the route: the answers, their score, or the loss and its gradients."""
         self._left.discard((number, part))
         if self.of.purpose == "infer":
             self.answers[part] = logits
@@ -160,13 +165,13 @@ class Passage:
             self._add("loss", cross_entropy(logits, y, reduction="sum").item())
             self._add("correct", (logits.argmax(1) == y).sum().item())
             return None
-        holding = self.holding
+        pieces = self.pieces
         share = len(rows) / self.of.rows if len(rows) < self.of.rows else 1.0
         generator = torch.Generator(logits.device)
-        generator.manual_seed(part_seed(derived_seed(holding.agreement.seed, "objective", 0), self.of.step, part))
-        step = Step(self.of.step, holding.total, holding.batches.per_epoch, rows, generator)
-        answered = _Answered(logits, holding)
-        values = holding.differentiate(cast(Model, answered), answered.inputs, y, step, share)
+        generator.manual_seed(part_seed(derived_seed(pieces.agreement.seed, "objective", 0), self.of.step, part))
+        step = Step(self.of.step, pieces.total, pieces.batches.per_epoch, rows, generator)
+        answered = _Answered(logits, pieces)
+        values = pieces.differentiate(cast(Model, answered), answered.inputs, y, step, share)
         for name, value in values.items():
             self._add(name, share * value.item())
         return _gradients(entered)
@@ -178,11 +183,11 @@ class Passage:
 class _Answered:
     """A model that has been asked already: what an objective sees where the network is spread over many parties."""
 
-    def __init__(self, logits: torch.Tensor, holding: Holding) -> None:
+    def __init__(self, logits: torch.Tensor, pieces: HeldPieces) -> None:
         self._logits = logits
         self.inputs = logits.new_empty((len(logits), 0))
         self.device, self.dtype = logits.device, logits.dtype
-        self.classes, self.bounds = holding.classes, holding.bounds
+        self.classes, self.bounds = pieces.classes, pieces.bounds
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x is not self.inputs:
@@ -200,8 +205,8 @@ class _Answered:
         )
 
 
-def _gradients(entered: Sequence[torch.Tensor]) -> Load | None:
+def _gradients(entered: Sequence[torch.Tensor]) -> Payload | None:
     """The gradients of what came in; None where it had no influence, which an optimizer tells apart from zeros."""
     if not entered:
         return None
-    return Load(tuple(t.grad for t in entered))
+    return Payload(tuple(t.grad for t in entered))

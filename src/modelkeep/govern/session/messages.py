@@ -1,0 +1,74 @@
+"""What the messages of a session say, read strictly: numbers, measured values, consents, and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.govern.passes import Consent, Pass, read_consent
+from modelkeep.govern.wire.connection import Connection
+from modelkeep.govern.wire.message import Message
+
+_LONGEST_WAIT = 3600.0  # seconds; a party cannot make another one wait for ever
+_ERRORS: dict[str, type[GovernError]] = {
+    "pending": ConsentPending,
+    "refused": ConsentRefused,
+    "unavailable": PartyUnavailable,
+    "broken": GovernError,
+}
+_MEASURED: dict[str, set[str]] = {"train": {"loss"}, "evaluate": {"loss", "correct"}, "infer": set()}
+
+
+def read_number(message: Message, name: str) -> int:
+    """A number that a message must have."""
+    number = message.header.get(name)
+    if type(number) is not int or not 0 <= number < 2**63:
+        raise WireError(f"The message '{message.kind}' must say its '{name}', a number. It says {number!r:.40}.")
+    return number
+
+
+def read_consents(message: Message) -> list[Consent]:
+    """The consents with which a pass begins."""
+    consents: Any = message.header.get("consents")
+    if not isinstance(consents, list):
+        raise WireError("A pass was begun without the parties' consents.")
+    return [read_consent(values) for values in consents]
+
+
+def read_metrics(message: Message, of: Pass) -> dict[str, float]:
+    """What the party with the labels measured in a pass."""
+    metrics: Any = message.header.get("metrics")
+    wanted = _MEASURED[of.purpose]
+    known = isinstance(metrics, dict) and wanted <= metrics.keys()
+    if not known or not all(type(value) in (int, float) and abs(value) < float("inf") for value in metrics.values()):
+        raise GovernError(f"'{of.sink}' does not tell the {' and '.join(sorted(wanted)) or 'end'} of {of} in numbers.")
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def answer_question(connection: Connection, question: Message, header: dict[str, Any]) -> None:
+    """Answer a message that asks for it."""
+    connection.send(Message("answer", {**header, "question": question.header.get("question")}))
+
+
+def refuse_question(connection: Connection, question: Message, error: GovernError) -> None:
+    """Refuse a message that asks for an answer, with the reason."""
+    connection.send(Message("refusal", {**describe_error(error), "question": question.header.get("question")}))
+
+
+def describe_error(error: GovernError) -> dict[str, Any]:
+    """An error as values for a message's header."""
+    kind = next(name for name, type_ in _ERRORS.items() if isinstance(error, type_))
+    header: dict[str, Any] = {"kind": kind, "reason": str(error)}
+    if isinstance(error, ConsentPending):
+        header["seconds"] = error.seconds
+    return header
+
+
+def read_refusal(message: Message) -> GovernError:
+    """The error that another party describes."""
+    reason, kind = str(message.header.get("reason", "no reason given")), message.header.get("kind")
+    if kind == "pending":
+        seconds: Any = message.header.get("seconds")
+        usable = isinstance(seconds, int | float) and 0 <= seconds <= _LONGEST_WAIT
+        return ConsentPending(reason, float(seconds) if usable else 1.0)
+    return _ERRORS.get(str(kind), GovernError)(reason)
