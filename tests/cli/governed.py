@@ -12,6 +12,7 @@ from pathlib import Path
 
 from cli.running import Run
 from ports import free_port
+from processes import PATIENCE
 
 MAIN = "from modelkeep.cli import main; main()"
 
@@ -53,7 +54,7 @@ def serving(folder: Path, *before: str) -> Iterator[subprocess.Popen[str]]:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         try:
-            process.wait(20)
+            process.wait(PATIENCE)
         finally:
             process.kill()
             process.communicate()

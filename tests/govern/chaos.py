@@ -2,7 +2,7 @@
 delayed, damaged and cut, again and again, while they train one model.
 
 In the end every party's weights must have the bits, and every ledger the entries, of a run that nothing disturbed.
-`python tests/govern/chaos.py --faults 200` is the whole run; tests/govern/test_faults.py the short one.
+`python tests/govern/chaos.py --faults 200` is the whole run; tests/govern/session/test_faults.py the short one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a program, it stands beside nothing
 
 from govern.faulty_party import Order
-from govern.parties import digits, found, model_of
+from govern.networks import digit_model
+from govern.parties import digits, found
 from govern.play import Fault, Play, Signal, Told
 from govern.proxy import Damage
 from modelkeep.govern.folder import Folder
@@ -50,7 +51,7 @@ class Stage:
         self.root, self.updates = root, updates
         self.agreement, _ = found(
             root / "start",
-            model_of("digit_network", data),
+            digit_model(data),
             data,
             cuts=cuts,
             holders=holders,
@@ -60,7 +61,7 @@ class Stage:
             checkpoint_every=every,
         )
         self.names = holders
-        one = model_of("digit_network", data)
+        one = digit_model(data)
         fit(one, data, cross_entropy, recipe, seed=self.agreement.seed)
         self.weights = {name: value.detach() for name, value in one.module.state_dict().items()}
         self._plays = 0

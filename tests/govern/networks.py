@@ -34,6 +34,12 @@ def sequences() -> Data:
     return Data(x, x.sum(1)[:, :CLASSES].argmax(1), tuple("abc"))
 
 
+def digit_model(data: Data) -> Model:
+    """A fresh `digit_network` for the data."""
+    torch.manual_seed(0)
+    return Model.load("govern.networks:digit_network", like=data)
+
+
 def digit_network() -> nn.Module:
     """Convolutions with batch norm and dropout, for 8 × 8 pictures."""
     return nn.Sequential(

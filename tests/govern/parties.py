@@ -1,20 +1,17 @@
-"""Parties for tests: folders with identities, a signed agreement and pieces, and real processes that serve."""
+"""Parties for tests: folders with identities, a signed agreement and pieces, and processes that serve."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.govern.agreement.agreement import Agreement
@@ -29,35 +26,12 @@ from modelkeep.govern.wire.settings import Wire
 from modelkeep.training import SGD, Recipe
 from modelkeep.zoo import datasets
 from ports import free_port
-
-HERE = Path(__file__).parent
+from processes import PATIENCE
 
 
 def digits(n: int = 256) -> Data:
     """Some of the embedded digits."""
     return datasets.load("digits", "train").first(n)
-
-
-def model_of(factory: str, data: Data, seed: int = 0) -> Model:
-    """A fresh network of this file or of the tests beside it, for the data."""
-    torch.manual_seed(seed)
-    return Model.load(f"govern.parties:{factory}", like=data)
-
-
-def digit_network() -> nn.Module:
-    """Convolutions with batch norm and dropout, for 8 × 8 pictures."""
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3, padding=1),
-        nn.BatchNorm2d(8),
-        nn.ReLU(inplace=True),
-        nn.Conv2d(8, 8, 3, padding=1),
-        nn.ReLU(inplace=True),
-        nn.Dropout(0.2),
-        nn.Flatten(),
-        nn.Linear(512, 32),
-        nn.ReLU(),
-        nn.Linear(32, 10),
-    )
 
 
 def found(
@@ -97,48 +71,16 @@ def found(
     return agreement, folders
 
 
-@contextmanager
-def serving(folders: Mapping[str, Folder], names: Sequence[str], *, n: int = 256) -> Iterator[dict[str, Any]]:
-    """Real processes in which the named parties serve."""
-    with ExitStack() as stack:
-        running = {name: start(folders[name], n=n) for name in names}
-        for process in running.values():
-            stack.callback(stop, process)
-        yield running
-
-
-def start(folder: Folder, *, n: int = 256, program: str = "parties.py") -> subprocess.Popen[str]:
-    """A process in which a party serves; it says when it is ready."""
-    process = subprocess.Popen(
-        [sys.executable, str(HERE / program), str(folder.path), str(n)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE.parent)])},
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """End it as a person would."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    process.wait(30)
-    if process.stdout is not None:
-        process.stdout.close()
-
-
 class Host:
     """A process in which one party after another serves, because to start a process takes seconds."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "parties.py"), "host"],
+            [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE.parent)])},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
         )
 
     def serve(self, folder: Folder, data: str) -> None:
@@ -158,7 +100,7 @@ class Host:
         """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(PATIENCE)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -168,8 +110,9 @@ class Host:
         self._process.stdin.flush()
 
 
-def host() -> None:
+def main() -> None:
     """Serve for one folder after another, as lines on stdin say; an empty line ends one."""
+    torch.set_num_threads(1)
     for line in sys.stdin:
         path, data = line.strip().split("\t")
         end = threading.Event()
@@ -177,27 +120,11 @@ def host() -> None:
         with Party(Folder(Path(path)), data=[made]) as party:
             thread = threading.Thread(target=serve, args=(party, end))
             thread.start()
-            sys.stdout.write("ready\n")
-            sys.stdout.flush()
+            os.write(1, b"ready\n")
             sys.stdin.readline()
             end.set()
             thread.join()
-        sys.stdout.write("stopped\n")
-        sys.stdout.flush()
-
-
-def main() -> None:
-    """Serve until told to stop."""
-    torch.set_num_threads(1)
-    if sys.argv[1:] == ["host"]:
-        host()
-        return
-    end = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: end.set())
-    with Party(Folder(Path(sys.argv[1])), data=[digits(int(sys.argv[2]))]) as party:
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        serve(party, end)
+        os.write(1, b"stopped\n")
 
 
 if __name__ == "__main__":

@@ -15,8 +15,7 @@ from govern.faulty_party import Faulty, Order
 from govern.proxy import Damage, Proxy
 from modelkeep.govern.agreement.agreement import Agreement
 from ports import free_port
-
-STUCK = 60.0  # seconds without an update after which the run is given up
+from processes import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class Play:
                 self._revive()
                 while self._to_come and self._to_come[0].at <= self._step and self.told.judged is None:
                     self._inject(self._to_come.pop(0))
-                if time.monotonic() - self._moved > STUCK:
+                if time.monotonic() - self._moved > PATIENCE:
                     self._give_up(f"stuck after {self._step} updates; the last fault was {self._last_fault}")
         finally:
             for party in self._parties.values():

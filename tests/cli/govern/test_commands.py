@@ -22,6 +22,7 @@ from modelkeep.cli.govern.view import line, view
 from modelkeep.govern import Agreement, Folder, Identity, Party, Pass
 from modelkeep.training import cross_entropy, fit
 from modelkeep.zoo import datasets
+from processes import PATIENCE
 
 
 def test_two_parties_train_refuse_ask_and_are_audited(modelkeep: Run, tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_two_parties_train_refuse_ask_and_are_audited(modelkeep: Run, tmp_path: 
         assert told("infer", "alice", "--data", "digits")["inputs"] == 359
         exported = {name: told("export", name, "--out", "copies") for name in ("alice", "bob")}  # Bob still serves
         bob.send_signal(signal.SIGTERM)
-        out, err = bob.communicate(timeout=30)
+        out, err = bob.communicate(timeout=PATIENCE)
         assert (bob.returncode, err) == (0, "")
         assert "the contract has ended" in out
         assert "12 to train" in out.splitlines()[-1]

@@ -19,6 +19,7 @@ from modelkeep.cli.govern.consent import approve, pending, restore, withdraw
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, InputError
 from modelkeep.govern.consent import Policy
 from modelkeep.govern.identity import Identity
+from processes import PATIENCE
 
 app = typer.Typer()
 for verb in (approve, withdraw, restore, pending):
@@ -70,7 +71,7 @@ def test_a_real_process_withdraws(bob: Party) -> None:
         "import sys, typer; from modelkeep.cli.govern.consent import withdraw\n"
         "try: typer.run(withdraw)\nfinally: assert 'torch' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", code, bob.folder, "--reason", "no"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, bob.folder, "--reason", "no"], check=True, timeout=PATIENCE)
     with pytest.raises(ConsentRefused, match="to train: no"):
         bob.by(Policy()).require_not_withdrawn(a_pass())
 

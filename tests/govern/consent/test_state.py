@@ -19,6 +19,7 @@ import pytest
 from govern.asking import Party, a_pass
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError
 from modelkeep.govern.consent import ConsentState, Policy
+from processes import PATIENCE
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_another_process_withdraws_and_this_one_sees_it_at_once(bob: Party) -> N
         "import sys; from pathlib import Path; from modelkeep.govern.consent import ConsentState\n"
         "ConsentState(Path(sys.argv[1])).withdraw('from elsewhere')"
     )
-    subprocess.run([sys.executable, "-c", code, bob.folder / "consent.sqlite3"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, bob.folder / "consent.sqlite3"], check=True, timeout=PATIENCE)
     with pytest.raises(ConsentRefused, match="from elsewhere"):
         decision.require_not_withdrawn(a_pass())
     bob.state.close()
@@ -79,7 +80,7 @@ def test_a_process_killed_in_a_transaction_is_rolled_back(bob: Party) -> None:
     )
     path = bob.folder / "consent.sqlite3"
     before = path.stat().st_size
-    assert subprocess.run([sys.executable, "-c", code, path], timeout=60).returncode == -signal.SIGKILL
+    assert subprocess.run([sys.executable, "-c", code, path], timeout=PATIENCE).returncode == -signal.SIGKILL
     assert path.stat().st_size > before  # the half state was there
     assert Path(f"{path}-journal").exists()
     assert bob.state.withdrawn("train") is None

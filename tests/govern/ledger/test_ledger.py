@@ -295,10 +295,13 @@ import json, os, resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from govern.ledger_runs import crossings, make_pass
-from modelkeep.errors import GovernError
+from modelkeep.core.errors import GovernError
 from modelkeep.govern.ledger import Ledger
 from modelkeep.govern.passes import Consent
-from modelkeep.signing import Signer
+from modelkeep.core.signing import Signer
+
+def say(*words):
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())  # one write: a line of two processes stays whole
 
 def append(folder, most):
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
@@ -306,7 +309,7 @@ def append(folder, most):
     for number in range(ledger.length, 100_000):
         of = make_pass("a" * 64, number)
         ledger.prepare(of, [Consent("bob", ledger.head(number - 2), "b" * 128)], *crossings(number, "bob"))
-        print(number, flush=True)
+        say(number)
         ledger.commit(number)
         ledger.event("note", "one more")
         if number % 50 == 0:
@@ -315,14 +318,14 @@ def append(folder, most):
 for order in sys.stdin:  # each time a new process, without importing everything again
     process = os.fork()
     if process:
-        print("ended", os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+        say("ended", os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
         continue
     folder, most = json.loads(order)
-    print("process", os.getpid(), flush=True)
+    say("process", os.getpid())
     try:
         append(Path(folder), most)
     except GovernError as error:
-        print("refused", error, flush=True)
+        say("refused", error)
     os._exit(0)
 os._exit(0)
 """
@@ -331,7 +334,7 @@ os._exit(0)
 @pytest.fixture(scope="module")
 def appender() -> Iterator[subprocess.Popen[str]]:
     """Starts a process that appends to a ledger whenever a line comes: the folder, and how large files may get."""
-    command = [sys.executable, "-c", _APPENDER, str(Path(__file__).parents[1])]
+    command = [sys.executable, "-c", _APPENDER, str(Path(__file__).parents[2])]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         yield child
         assert child.stdin is not None

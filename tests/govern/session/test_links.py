@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,7 @@ from modelkeep.govern.session.messages import (
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
-
-SOON = 10.0
+from processes import PATIENCE, wait_until
 
 
 @dataclass
@@ -39,16 +37,9 @@ class Pair:
     told: list[str] = field(default_factory=list)
 
     def come(self, links: Links) -> tuple[Connection, Message | GovernError]:
-        came = links.receive(SOON)
+        came = links.receive(PATIENCE)
         assert came is not None
         return came
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -74,23 +65,23 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def test_questions_are_answered_in_any_order(pair: Pair) -> None:
-    pair.alice.dial("bob", SOON)
+    pair.alice.dial("bob", PATIENCE)
     slow = pair.alice.ask("bob", "slow", {})
     quick = [pair.alice.ask("bob", "quick", {"value": value}) for value in range(5)]
-    assert [future.result(SOON).header["twice"] for future in quick] == [0, 2, 4, 6, 8]
+    assert [future.result(PATIENCE).header["twice"] for future in quick] == [0, 2, 4, 6, 8]
     connection, message = pair.come(pair.bob)
     assert isinstance(message, Message)
     assert not slow.done()
     refuse_question(connection, message, ConsentPending("Not yet.", 7.0))
     with pytest.raises(ConsentPending, match=r"Not yet\.") as pending:
-        slow.result(SOON)
+        slow.result(PATIENCE)
     assert pending.value.seconds == 7.0
 
 
 def test_answers_that_were_not_asked_for_are_refused(pair: Pair) -> None:
-    connection = pair.endpoint.connect("bob", pair.address, SOON)
+    connection = pair.endpoint.connect("bob", pair.address, PATIENCE)
     connection.send(Message("answer", {"question": 3}))
-    until(lambda: any("answers what it was not asked" in text for text in pair.told))
+    wait_until(lambda: any("answers what it was not asked" in text for text in pair.told))
     connection.close()
 
 
@@ -98,32 +89,32 @@ def test_answers_that_were_not_asked_for_are_refused(pair: Pair) -> None:
 def test_nonsense_for_a_question_ends_the_connection(kind: str, pair: Pair) -> None:
     nonsense: list[Any] = [None, [1], "1", -1, 1.5]
     for question in nonsense:
-        connection = pair.endpoint.connect("bob", pair.address, SOON)
+        connection = pair.endpoint.connect("bob", pair.address, PATIENCE)
         connection.send(Message(kind, {"question": question}))
         with pytest.raises(PartyUnavailable):
-            connection.receive(SOON)
+            connection.receive(PATIENCE)
         connection.close()
         assert isinstance(pair.come(pair.bob)[1], WireError)
 
 
 def test_error_while_answering_ends_the_connection_and_no_more(pair: Pair) -> None:
-    connection = pair.endpoint.connect("bob", pair.address, SOON)
+    connection = pair.endpoint.connect("bob", pair.address, PATIENCE)
     connection.send(Message("quick", {"question": 1}))  # without a value: a KeyError on Bob's thread
     with pytest.raises(PartyUnavailable):
-        connection.receive(SOON)
+        connection.receive(PATIENCE)
     connection.close()
     assert "KeyError" in str(pair.come(pair.bob)[1])
-    pair.alice.dial("bob", SOON)
-    assert pair.alice.ask("bob", "quick", {"value": 4}).result(SOON).header["twice"] == 8
+    pair.alice.dial("bob", PATIENCE)
+    assert pair.alice.ask("bob", "quick", {"value": 4}).result(PATIENCE).header["twice"] == 8
 
 
 def test_lost_connection_fails_what_was_asked_and_is_told(pair: Pair) -> None:
-    pair.alice.dial("bob", SOON)
+    pair.alice.dial("bob", PATIENCE)
     asked = pair.alice.ask("bob", "slow", {})
     connection, _ = pair.come(pair.bob)
     connection.close()
     with pytest.raises(PartyUnavailable):
-        asked.result(SOON)
+        asked.result(PATIENCE)
     assert isinstance(pair.come(pair.alice)[1], PartyUnavailable)
     assert pair.alice.connection_to("bob") is None
     with pytest.raises(PartyUnavailable, match="no connection to 'bob'"):
@@ -133,12 +124,12 @@ def test_lost_connection_fails_what_was_asked_and_is_told(pair: Pair) -> None:
 
 
 def test_one_party_cannot_hold_any_number_of_connections(pair: Pair) -> None:
-    spoken = pair.alice.dial("bob", SOON)
+    spoken = pair.alice.dial("bob", PATIENCE)
     spoken.send(Message("slow"))
     pair.bob.use(pair.come(pair.bob)[0])  # this one stays
-    more = [pair.endpoint.connect("bob", pair.address, SOON) for _ in range(20)]
-    until(lambda: len(pair.bob._all) <= 9)
-    assert pair.alice.ask("bob", "quick", {"value": 3}).result(SOON).header["twice"] == 6
+    more = [pair.endpoint.connect("bob", pair.address, PATIENCE) for _ in range(20)]
+    wait_until(lambda: len(pair.bob._all) <= 9)
+    assert pair.alice.ask("bob", "quick", {"value": 3}).result(PATIENCE).header["twice"] == 6
     for connection in more:
         connection.close()
 

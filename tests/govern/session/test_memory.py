@@ -8,9 +8,11 @@ import sys
 
 import pytest
 
+from processes import PATIENCE
+
 PROGRAM = """
 import resource
-from modelkeep.govern.memory import keep_freed_memory
+from modelkeep.govern.session.memory import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -32,6 +34,6 @@ print(let_go, rounds())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep freed memory")
 def test_what_was_freed_is_there_for_the_next_pass() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=PATIENCE)
     let_go, kept = map(int, done.stdout.split())
     assert kept < let_go / 10

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from govern.meeting import meeting
-from govern.networks import pictures
-from govern.parties import Host, found, model_of
+from govern.networks import digit_model, pictures
+from govern.parties import Host, found
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures.joint_training import Joint
@@ -85,7 +85,7 @@ def test_of_the_last_piece_only_gradients_come_back(tmp_path: Path, hosts: dict[
 
 def test_a_party_that_holds_too_little_cannot_record_a_piece(tmp_path: Path) -> None:
     data = pictures()
-    model = model_of("digit_network", data)
+    model = digit_model(data)
     _, folders = found(tmp_path, model, data, cuts=["2", "5"], holders=["bob", "alice", "bob"], labels="alice")
     with Party(folders["alice"], data=[data]) as party, pytest.raises(GovernError, match="all of the model but one"):
         Recorder(party, passes=1)

@@ -98,9 +98,9 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "other data": ({"data": "e" * 64}, "its data must be"),
     "other labels": ({"labels": "e" * 64}, "its labels must be"),
     "labels of another": ({"sink": "bob"}, "its sink must be 'alice'"),
-    "data of another": ({"source": "bob"}, "whoever asks brings the inputs"),
-    "data of another to infer": ({"purpose": "infer", "source": "bob", "labels": ""}, "whoever asks brings"),
-    "answers for another": ({"purpose": "infer", "sink": "bob", "labels": ""}, "go to whoever asks"),
+    "data of another": ({"source": "bob"}, "the asker brings the inputs"),
+    "data of another to infer": ({"purpose": "infer", "source": "bob", "labels": ""}, "the asker brings"),
+    "answers for another": ({"purpose": "infer", "sink": "bob", "labels": ""}, "go to the asker"),
     "a stranger's answers": ({"purpose": "infer", "sink": "mallory", "labels": ""}, "a party takes the outputs"),
     "in another's name": ({"asker": "bob"}, "the session is led by 'alice'"),
     "data by another name": ({"purpose": "infer", "data": "x" * 10_000, "labels": ""}, "fingerprints"),
@@ -267,7 +267,7 @@ def test_tensors_out_of_place_are_not_looked_at(victim: Victim) -> None:
         while intruder.hear().kind != "activations":
             pass
         assert before <= len(victim.events())
-    assert sum("Nobody looks at them" in text for text in victim.events()) >= len(places) - 5
+    assert sum("They are ignored" in text for text in victim.events()) >= len(places) - 5
 
 
 def test_tensors_larger_than_agreed_end_the_connection(victim: Victim) -> None:

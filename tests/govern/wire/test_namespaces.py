@@ -21,6 +21,7 @@ from modelkeep.cli import app
 from modelkeep.govern import Agreement
 from modelkeep.training import cross_entropy, fit
 from modelkeep.zoo import datasets
+from processes import PATIENCE
 
 ADDRESSES = {"alice": "10.231.7.1", "bob": "10.231.7.2"}
 
@@ -70,7 +71,7 @@ def test_two_machines_train_the_weights_of_one_process(
             [*("ip", "netns", "exec", machines["alice"]), sys.executable, "-c", MAIN, *training],
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         assert trained.returncode == 0, trained.stderr
