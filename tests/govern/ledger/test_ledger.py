@@ -301,7 +301,7 @@ from modelkeep.govern.passes import Consent
 from modelkeep.core.signing import Signer
 
 def say(*words):
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())  # one write: a line of two processes stays whole
+    os.write(1, (" ".join(map(str, words)) + chr(10)).encode())  # one write, so that two processes share no line
 
 def append(folder, most):
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +10,6 @@ from govern.chaos import KINDS, Stage, drawn
 from govern.faulty_party import Order
 from govern.play import Fault, Signal
 from govern.proxy import Damage
-from modelkeep.core.errors import PartyUnavailable
-from modelkeep.govern.folder import Folder
-from modelkeep.govern.session.leader import Leader
-from modelkeep.govern.session.party import Party
-from modelkeep.govern.session.runs import train
 
 UPDATES = 30
 LAST = UPDATES - 3
@@ -93,30 +86,3 @@ def test_all_kinds_of_faults_in_one_training_of_three_parties_change_nothing(tmp
     told = stage.play(drawn(len(KINDS), stage.names, stage.updates, seed=5))
     assert told.problems == []
     assert told.faults == dict.fromkeys(sorted(KINDS), 1)
-
-
-@pytest.fixture
-def alice(stage: Stage, tmp_path: Path) -> Iterator[Party]:
-    """Alice in this process, before the training; Bob is not there."""
-    shutil.copytree(stage.root / "start" / "alice", tmp_path / "alice")
-    with Party(Folder(tmp_path / "alice")) as party:
-        yield party
-
-
-def test_a_checkpoint_that_only_one_party_has_does_not_push_out_the_last_one_that_all_have(alice: Party) -> None:
-    for step in (4, 8, 10):  # at 10 Alice ended a session, and Bob died before he had kept that one too
-        alice.pieces.step = step
-        alice.state.keep()
-    alice.state.go_to(8)
-    alice.pieces.step = 12
-    alice.state.keep()
-    assert alice.state.checkpoints.steps() == [8, 12]
-
-
-def test_who_leads_loses_patience_with_a_party_that_does_not_come_back(alice: Party) -> None:
-    told: list[str] = []
-    with pytest.raises(PartyUnavailable, match=r"Tried again for 0\.5 seconds"):
-        train(Leader(alice, patience=0.5, tell=told.append))
-    assert told
-    assert all("'bob' cannot be reached" in sentence for sentence in told)
-    assert [event.kind for event in alice.ledger.events()].count("recovering") == 1

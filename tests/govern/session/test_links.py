@@ -10,16 +10,10 @@ from typing import Any
 import pytest
 
 from govern.meeting import meeting
-from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.core.errors import ConsentPending, GovernError, PartyUnavailable, WireError
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.session.links import Links
-from modelkeep.govern.session.messages import (
-    answer_question,
-    describe_error,
-    read_number,
-    read_refusal,
-    refuse_question,
-)
+from modelkeep.govern.session.messages import answer_question, refuse_question
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
@@ -132,17 +126,3 @@ def test_one_party_cannot_hold_any_number_of_connections(pair: Pair) -> None:
     assert pair.alice.ask("bob", "quick", {"value": 3}).result(PATIENCE).header["twice"] == 6
     for connection in more:
         connection.close()
-
-
-@pytest.mark.parametrize("number", [None, True, 1.0, -1, 2**63, "1", [1]])
-def test_what_is_no_number_is_refused(number: object) -> None:
-    with pytest.raises(WireError, match="must say its 'step'"):
-        read_number(Message("rewind", {"step": number}), "step")
-
-
-@pytest.mark.parametrize(
-    "error", [ConsentPending("a", 3.0), ConsentRefused("b"), PartyUnavailable("c"), GovernError("d")], ids=str
-)
-def test_errors_are_told_as_what_they_are(error: GovernError) -> None:
-    told = read_refusal(Message("refusal", describe_error(error)))
-    assert (type(told), str(told)) == (type(error), str(error))
