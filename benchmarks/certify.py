@@ -21,7 +21,7 @@ from modelkeep import Data, Model
 from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.objectives import EMMA
-from modelkeep.certify.training import orthogonal
+from modelkeep.certify.training import make_orthogonal
 from modelkeep.papers.leino2022.table_6_7 import EASY, FASHION, GLORO, RECIPES, Training, trained
 from modelkeep.training import Objective, Recipe, Step, fit
 from modelkeep.training import cross_entropy as plain
@@ -92,7 +92,7 @@ def _back(layer: nn.Conv2d | nn.Linear, u: torch.Tensor, shape: torch.Size) -> t
 
 def network(like: Data, seed: int) -> Model:
     module = cnn_2c2f(like.input_shape, len(like.classes))
-    orthogonal(module, seed)
+    make_orthogonal(module, seed)
     return Model(module, input_shape=like.input_shape, classes=like.classes)
 
 

@@ -36,7 +36,7 @@ EXPORTS = {
     "certify": """
         ABSTAINED EMMA Affinity Certified Certify GloRoCrossEntropy GloRoNet GloRoTrades Guarantee Lipschitz
         LipschitzBelow LipschitzMargin LipschitzSearch NamedSets NoisyTraining RelaxedTopK Smooth Smoothed Standard
-        Surface lipschitz orthogonal surface train_certified
+        Surface lipschitz make_orthogonal surface train_certified
     """,
     "certify.rules": "RULES Call NoRule Value Written elementwise exported layers",
     "certify.verifier": "Check Refused Report fingerprint read_inputs verify",

@@ -11,10 +11,10 @@ from torch import nn
 from certify.networks import NORMS, ORDER, Net, drawn, model_of
 from modelkeep.certify import block_bounds
 from modelkeep.certify.block_bounds import block_matrix, block_norm
-from modelkeep.certify.blocks import Block, Graph
+from modelkeep.certify.blocks import AffineBlock, Graph
 from modelkeep.certify.interpreter import Tensors
 from modelkeep.certify.kernels import as_kernel
-from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.certify.trace import tensors_of, trace_operations
 from modelkeep.core.norms import Norm
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even k
 
 def traced(module: nn.Module, *shape: int, classes: int) -> tuple[Graph, dict[str, torch.Tensor]]:
     model = model_of(module, *shape, classes=classes)
-    return Graph(operations(model)), {name: t.detach().double() for name, t in tensors_of(model.module).items()}
+    return Graph(trace_operations(model)), {name: t.detach().double() for name, t in tensors_of(model.module).items()}
 
 
-def brute_norm(block: Block, tensors: Tensors, norm: Norm) -> float:
+def brute_norm(block: AffineBlock, tensors: Tensors, norm: Norm) -> float:
     """The norm of the matrix, which is found column by column."""
     units = torch.eye(block.inputs, dtype=torch.float64).view(-1, *block.shape)
     return float(torch.linalg.matrix_norm(block.linear(units, tensors).flatten(1).T, ord=ORDER[norm]))
@@ -69,7 +69,7 @@ def test_bounds_of_random_affine_blocks(seed: int, small: bool, monkeypatch: pyt
     if not small:
         monkeypatch.setattr(block_bounds, "EXACT", 0)
     model = drawn(seed, ("none", "none", "relu"))
-    graph = Graph(operations(model))
+    graph = Graph(trace_operations(model))
     tensors = {name: t.detach().double() for name, t in tensors_of(model.module).items()}
     for block in graph.blocks:
         for norm in NORMS:
@@ -110,7 +110,7 @@ def test_a_block_and_its_transpose_are_adjoint() -> None:
     for seed in range(20):
         model = drawn(seed, ("none",))
         tensors = {name: t.detach().double() for name, t in tensors_of(model.module).items()}
-        for block in Graph(operations(model)).blocks:
+        for block in Graph(trace_operations(model)).blocks:
             generator = torch.Generator().manual_seed(seed)
             v = torch.randn(1, *block.shape, dtype=torch.float64, generator=generator)
             u = torch.randn(1, *block.operations[-1].shape, dtype=torch.float64, generator=generator)

@@ -9,9 +9,9 @@ from torch import nn
 from certify.networks import NORMS, Net, drawn, model_of
 from modelkeep import Model
 from modelkeep.certify.constants import lipschitz
-from modelkeep.certify.estimate import Margins
+from modelkeep.certify.estimate import MarginEstimate
 from modelkeep.certify.operations import AFFINE
-from modelkeep.certify.trace import operations
+from modelkeep.certify.trace import trace_operations
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import Norm
 from modelkeep.zoo.architectures import MinMax
@@ -40,7 +40,7 @@ def network(dtype: torch.dtype = torch.float32) -> Model:
 
 
 def converged(model: Model, norm: Norm = "l2", steps: int = 60) -> torch.Tensor:
-    estimate = Margins(model, norm)
+    estimate = MarginEstimate(model, norm)
     for _ in range(steps - 1):
         estimate.margins()
     return estimate.margins().detach()
@@ -62,11 +62,11 @@ def test_estimate_is_below_the_bound_and_comes_near(dtype: torch.dtype) -> None:
 def test_estimates_of_random_networks_are_below_the_bound(seed: int) -> None:
     """The first call too, whose iterate has come from noise."""
     model = drawn(seed)
-    if operations(model)[-1].kind not in AFFINE:
+    if trace_operations(model)[-1].kind not in AFFINE:
         with pytest.raises(InputError, match="ends with an affine layer"):
-            Margins(model).margins()
+            MarginEstimate(model).margins()
         return
-    first, last = Margins(model).margins().detach().double(), converged(model).double()
+    first, last = MarginEstimate(model).margins().detach().double(), converged(model).double()
     bound = lipschitz(model).margins
     for found in (first, last):
         assert (found <= bound * (1 + 1e-4) + 2e-6 * float(bound.max())).all()
@@ -80,7 +80,7 @@ def test_dense_networks_are_estimated_exactly(norm: Norm) -> None:
         module = nn.Sequential(nn.Linear(7, 9), nn.ReLU(), nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 4))
     model = model_of(module, 7, classes=4)
     torch.testing.assert_close(
-        Margins(model, norm).margins().detach().double(), lipschitz(model, norm).margins, rtol=1e-4, atol=1e-6
+        MarginEstimate(model, norm).margins().detach().double(), lipschitz(model, norm).margins, rtol=1e-4, atol=1e-6
     )
 
 
@@ -97,7 +97,7 @@ def test_absolute_sums_cover_norms_scales_and_residuals(norm: Norm) -> None:
         nn.Linear(4, 3),
     ).eval()
     model = model_of(module, 4)
-    found, bound = Margins(model, norm).margins().detach().double(), lipschitz(model, norm).margins
+    found, bound = MarginEstimate(model, norm).margins().detach().double(), lipschitz(model, norm).margins
     torch.testing.assert_close(found, bound, rtol=1e-4, atol=1e-6)
 
 
@@ -105,7 +105,7 @@ def test_absolute_sums_cover_norms_scales_and_residuals(norm: Norm) -> None:
 def test_gradients_are_those_of_finite_differences(norm: Norm) -> None:
     model = network(torch.float64)
     weights = torch.arange(9.0, dtype=torch.float64).view(3, 3)
-    estimate = Margins(model, norm)
+    estimate = MarginEstimate(model, norm)
 
     def settled() -> torch.Tensor:
         """Where the iterate has settled, its change is of second order; the sums of the other norms have none."""
@@ -131,10 +131,10 @@ def test_gradients_are_those_of_finite_differences(norm: Norm) -> None:
 
 def test_a_checkpoint_goes_on_bit_for_bit() -> None:
     model, again = network(), network()
-    estimate = Margins(model)
+    estimate = MarginEstimate(model)
     for _ in range(3):
         estimate.margins()
-    resumed = Margins(again)
+    resumed = MarginEstimate(again)
     resumed.load_state_dict({name: value.clone() for name, value in estimate.state_dict().items()})
     for _ in range(3):
         assert torch.equal(estimate.margins(), resumed.margins())
@@ -142,7 +142,7 @@ def test_a_checkpoint_goes_on_bit_for_bit() -> None:
 
 def test_estimate_follows_the_weights() -> None:
     model = network()
-    estimate = Margins(model)
+    estimate = MarginEstimate(model)
     before = estimate.margins().detach()
     with torch.no_grad():
         dict(model.module.named_parameters())["10.weight"].mul_(3)
@@ -159,12 +159,12 @@ def test_rows_that_sum_to_zero_are_not_missed() -> None:
 
 def test_networks_that_end_otherwise_are_refused() -> None:
     with pytest.raises(InputError, match="ends with an affine layer"):
-        Margins(model_of(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), 2, classes=2)).margins()
+        MarginEstimate(model_of(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), 2, classes=2)).margins()
 
 
 def test_train_mode_and_weights_stay_as_they_were() -> None:
     model = network()
     model.module.train()
-    Margins(model).margins()
+    MarginEstimate(model).margins()
     assert model.module.training
     assert all(parameter.requires_grad for parameter in model.module.parameters())

@@ -12,7 +12,7 @@ from modelkeep import Data, Model
 from modelkeep.attack import pgd
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
-from modelkeep.certify.training import orthogonal, train_certified
+from modelkeep.certify.training import make_orthogonal, train_certified
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.core.norms import Norm
 from modelkeep.training import Linear, Recipe
@@ -156,7 +156,7 @@ def test_orthogonal_weights_keep_lengths_and_come_from_the_seed() -> None:
     def weights(seed: int) -> list[torch.Tensor]:
         torch.manual_seed(99)  # must not matter
         module = small_liresnet((1, 8, 8), 4, blocks=1, width=8, hidden=16)
-        orthogonal(module, seed)
+        make_orthogonal(module, seed)
         return [parameter.detach() for parameter in module.parameters()]
 
     for tensor in weights(0):

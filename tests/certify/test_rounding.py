@@ -15,8 +15,8 @@ from torch import nn
 
 from certify.networks import ACTIVATIONS, Net, dense, drawn, exactly, model_of
 from modelkeep import Model
-from modelkeep.certify.constants import Lipschitz, lipschitz, looked_at
-from modelkeep.certify.trace import operations
+from modelkeep.certify.constants import Lipschitz, examine, lipschitz
+from modelkeep.certify.trace import trace_operations
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.errors import ModelError
 
@@ -40,7 +40,7 @@ def allowed(found: Lipschitz, x: torch.Tensor) -> torch.Tensor:
 def tightness(model: Model, x: torch.Tensor) -> float:
     """The largest observed error over what is allowed, after checking both bounds; at most 1."""
     found, errors = lipschitz(model), margin_errors(model, x)
-    looked_at(model, operations(model), found.rounding, x, model.forward(x.to(model.dtype)))  # refuses by itself
+    examine(model, trace_operations(model), found.rounding, x, model.forward(x.to(model.dtype)))  # refuses by itself
     assert (errors <= allowed(found, x)).all()
     return float((errors / allowed(found, x)).nan_to_num(0).max())
 

@@ -16,7 +16,7 @@ from certify.networks import Net, drawn, exactly, model_of
 from modelkeep import Model
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.interpreter import run
-from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.certify.trace import tensors_of, trace_operations
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.errors import ModelError
 
@@ -35,7 +35,7 @@ def net(function: Callable[[Any, torch.Tensor], torch.Tensor], **parts: Any) -> 
 
 def ours(model: Model, x: torch.Tensor) -> torch.Tensor:
     """The logits by the operations that were written down, in float64."""
-    written = operations(model)
+    written = trace_operations(model)
     return run(written, x.double(), tensors_of(model.module))[written[-1].name]
 
 
@@ -110,7 +110,7 @@ def test_preprocessing_is_an_operation() -> None:
         nn.Sequential(nn.Flatten(), linear(8)), 2, 2, 2, classes=4, preprocessing=Preprocessing((0.3, -1.0), (0.1, 7.0))
     )
     x = torch.randn(5, 2, 2, 2, generator=torch.Generator().manual_seed(0))
-    assert [operation.kind for operation in operations(model)] == ["input", "scale", "reshape", "dense"]
+    assert [operation.kind for operation in trace_operations(model)] == ["input", "scale", "reshape", "dense"]
     torch.testing.assert_close(ours(model, x), exactly(model)(x.double()), rtol=1e-12, atol=1e-12)
 
 
@@ -207,7 +207,7 @@ REFUSED: dict[str, tuple[Callable[[Any, torch.Tensor], torch.Tensor], dict[str, 
 def test_what_has_no_rule_is_refused_by_name(name: str) -> None:
     function, parts, message = REFUSED[name]
     with pytest.raises(ModelError, match=message) as refused:
-        operations(model_of(net(function, **parts), 4, classes=4))
+        trace_operations(model_of(net(function, **parts), 4, classes=4))
     assert "While executing" not in str(refused.value)
 
 
@@ -228,38 +228,38 @@ SPATIAL: dict[str, tuple[nn.Module, str]] = {
 def test_settings_without_a_rule_are_refused(name: str) -> None:
     layer, message = SPATIAL[name]
     with pytest.raises(ModelError, match=message):
-        operations(model_of(nn.Sequential(layer, nn.Flatten()), 1, 4, 4))
+        trace_operations(model_of(nn.Sequential(layer, nn.Flatten()), 1, 4, 4))
 
 
 def test_softplus_with_its_own_settings_is_refused() -> None:
     with pytest.raises(ModelError, match="beta"):
-        operations(model_of(nn.Sequential(linear(), nn.Softplus(beta=10)), 4, classes=4))
+        trace_operations(model_of(nn.Sequential(linear(), nn.Softplus(beta=10)), 4, classes=4))
 
 
 def test_hooks_are_refused_even_where_they_change_nothing_yet() -> None:
     module = nn.Sequential(linear(), nn.ReLU(), linear())
     handle = module[1].register_forward_hook(lambda m, given, made: made.clamp(max=1e6))
     with pytest.raises(ModelError, match=r"'1' has a hook"):
-        operations(model_of(module, 4, classes=4))
+        trace_operations(model_of(module, 4, classes=4))
     handle.remove()
-    assert operations(model_of(module, 4, classes=4))
+    assert trace_operations(model_of(module, 4, classes=4))
     module.forward = lambda x: x  # type: ignore[method-assign]
     with pytest.raises(ModelError, match=r"'the module' has a hook or a forward of its own"):
-        operations(model_of(module, 4, classes=4))
+        trace_operations(model_of(module, 4, classes=4))
 
 
 def test_parametrised_weights_are_refused() -> None:
     fresh = nn.utils.parametrizations.spectral_norm(linear())
     with pytest.raises(ModelError, match="remove_parametrizations"):
-        operations(model_of(fresh, 4, classes=4))
+        trace_operations(model_of(fresh, 4, classes=4))
     with pytest.raises(ModelError, match="ParametrizedLinear"):
-        operations(model_of(nn.Sequential(fresh), 4, classes=4))
+        trace_operations(model_of(nn.Sequential(fresh), 4, classes=4))
     with warnings.catch_warnings(action="ignore"):
         old = nn.utils.weight_norm(linear())
     with pytest.raises(ModelError, match="remove_weight_norm"):
-        operations(model_of(nn.Sequential(old), 4, classes=4))
+        trace_operations(model_of(nn.Sequential(old), 4, classes=4))
     torch.nn.utils.parametrize.remove_parametrizations(fresh, "weight")
-    assert operations(model_of(fresh, 4, classes=4))
+    assert trace_operations(model_of(fresh, 4, classes=4))
 
 
 class _Cheating(nn.Linear):
@@ -269,19 +269,19 @@ class _Cheating(nn.Linear):
 
 def test_a_subclass_counts_by_what_it_computes() -> None:
     model = model_of(_Cheating(4, 4), 4, classes=4)
-    assert [operation.kind for operation in operations(model)] == ["input", "dense", "scale"]
+    assert [operation.kind for operation in trace_operations(model)] == ["input", "dense", "scale"]
 
 
 def test_train_mode_is_refused() -> None:
     model = model_of(nn.Sequential(linear(), nn.Dropout()), 4, classes=4)
     model.module.train()
     with pytest.raises(ModelError, match="train mode"):
-        operations(model)
+        trace_operations(model)
 
 
 def test_more_than_one_output_is_refused() -> None:
     with pytest.raises(ModelError, match="not one tensor"):
-        operations(model_of(net(lambda s, x: (s.first(x), x)), 4, classes=4))  # type: ignore[arg-type, return-value]
+        trace_operations(model_of(net(lambda s, x: (s.first(x), x)), 4, classes=4))  # type: ignore[arg-type, return-value]
 
 
 def _exported(module: nn.Module, folder: Path) -> list[Model]:
@@ -320,4 +320,4 @@ def test_exported_operations_without_a_rule_are_refused_with_what_to_do(tmp_path
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.LayerNorm(4))
     for read in _exported(module, tmp_path):
         with pytest.raises(ModelError, match="read from a file of operations"):
-            operations(read)
+            trace_operations(read)

@@ -21,9 +21,9 @@ from torch import nn
 from certify.certificates import Handed, hand_over
 from modelkeep import Model, Preprocessing
 from modelkeep.certify import verifier
-from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.certify.trace import tensors_of, trace_operations
 from modelkeep.certify.verifier import constants as bounds
-from modelkeep.certify.verifier.network import Block, Network
+from modelkeep.certify.verifier.network import ClaimedBlock, Network
 from modelkeep.zoo.architectures import MinMax
 
 HOME = Path(verifier.__file__).parent
@@ -96,7 +96,7 @@ def traced(name: str) -> tuple[Model, Network]:
     scaling = Preprocessing((0.1, 0.4), (0.3, 0.6))
     model = Model(NETWORKS[name](), input_shape=(2, 8, 8), classes=3, preprocessing=scaling)
     tensors = {key: tensor.detach().double().numpy() for key, tensor in tensors_of(model.module).items()}
-    return model, Network([asdict(operation) for operation in operations(model)], tensors)
+    return model, Network([asdict(operation) for operation in trace_operations(model)], tensors)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -124,7 +124,7 @@ ACTIVATIONS: dict[str, nn.Module] = {
 @pytest.mark.parametrize("name", list(ACTIVATIONS))
 def test_activations_are_torchs_and_no_steeper_than_their_slope(name: str) -> None:
     model = Model(ACTIVATIONS[name], input_shape=(4001,), classes=4001, bounds=None)
-    network = Network([asdict(operation) for operation in operations(model)], {})
+    network = Network([asdict(operation) for operation in trace_operations(model)], {})
     x = torch.linspace(-25, 25, 4001)
     made = network.logits(x[None].numpy())[0]
     np.testing.assert_allclose(made, model.forward(x[None])[0].numpy(), rtol=1e-5, atol=1e-6)
@@ -141,7 +141,7 @@ def test_transposes_are_transposes(name: str) -> None:
     _, network = traced(name)
     random = np.random.default_rng(0)
     for end, start in network.sources().items():
-        block = Block(network, start, end)
+        block = ClaimedBlock(network, start, end)
         v, u = random.standard_normal((2, block.columns)), random.standard_normal((2, block.rows))
         np.testing.assert_allclose((block.apply(v) * u).sum(), (v * block.transpose(u)).sum(), rtol=1e-10, atol=1e-10)
 
@@ -153,7 +153,7 @@ def test_norms_hold_the_exact_one_between_them(name: str, norm: str, monkeypatch
     exact = bounds.constants(network, norm)
     sources = network.sources()
     for end, known in exact.blocks.items():
-        block = Block(network, sources[end], end)
+        block = ClaimedBlock(network, sources[end], end)
         matrix = block.apply(np.eye(block.columns)).T
         norm_of = np.linalg.norm(matrix, {"l2": 2, "linf": np.inf, "l1": 1}[norm])
         assert known.lower <= norm_of <= known.upper <= known.lower * (1 + 1e-8)
@@ -196,8 +196,8 @@ def test_a_convolution_added_to_its_input_is_bounded_as_one() -> None:
     with torch.no_grad():
         model.module.conv.weight[range(4), range(4), 1, 1] += 1  # type: ignore[index, operator, union-attr]
     tensors = {key: tensor.detach().double().numpy() for key, tensor in tensors_of(model.module).items()}
-    network = Network([asdict(operation) for operation in operations(model)], tensors)
-    block = Block(network, "input", "sub")
+    network = Network([asdict(operation) for operation in trace_operations(model)], tensors)
+    block = ClaimedBlock(network, "input", "sub")
     exact = np.linalg.norm(block.apply(np.eye(block.columns)), 2)
     assert exact * (1 - 1e-9) <= bounds._step_by_step(block, "l2") <= 1.05 * exact
 

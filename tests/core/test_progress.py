@@ -1,4 +1,4 @@
-"""Progress reaches whoever watches, and nobody else."""
+"""Progress reaches those who watch, and only them."""
 
 from __future__ import annotations
 

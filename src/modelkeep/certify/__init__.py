@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from modelkeep.certify.objectives import EMMA, GloRoCrossEntropy, GloRoTrades, LipschitzMargin
     from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smooth, Smoothed
     from modelkeep.certify.surfaces import Surface, surface
-    from modelkeep.certify.training import orthogonal, train_certified
+    from modelkeep.certify.training import make_orthogonal, train_certified
 
 __all__ = [
     "ABSTAINED",
@@ -40,7 +40,7 @@ __all__ = [
     "Standard",
     "Surface",
     "lipschitz",
-    "orthogonal",
+    "make_orthogonal",
     "surface",
     "train_certified",
 ]

@@ -6,20 +6,20 @@ import math
 
 import torch
 
-from modelkeep.certify.blocks import Block, combined
+from modelkeep.certify.blocks import AffineBlock, combine_gains
 from modelkeep.certify.interpreter import Tensors, channel_scale
 from modelkeep.certify.kernels import Windows, as_kernel
 from modelkeep.certify.norms import convolution_norm, convolution_norms_1_inf, gram_norm, matrix_norm, schur
 from modelkeep.certify.operations import Operation
 from modelkeep.core.norms import Norm
 
-# A block with at most so many numbers on its smaller side is decomposed: seconds, and exact. Beyond, the symbol of a
+# A block with at most this many numbers on its smaller side is decomposed: seconds, and exact. Beyond, the symbol of a
 # convolution takes a tenth of a second and is about 1 % too large on images of 7 x 7, less on larger ones.
 EXACT = 2048
 _AT_ONCE = 1 << 24  # numbers of a batch of unit vectors and what becomes of them
 
 
-def block_norm(block: Block, tensors: Tensors, norm: Norm) -> float:
+def block_norm(block: AffineBlock, tensors: Tensors, norm: Norm) -> float:
     """At least the operator norm of the block's linear part, in `norm` on both sides; float64, rounded outwards."""
     if len(block.operations) == 1 and (norm != "l2" or block.operations[0].kind not in ("convolution", "average_pool")):
         return _stepwise(block, tensors, norm)  # exact already
@@ -33,7 +33,7 @@ def block_norm(block: Block, tensors: Tensors, norm: Norm) -> float:
     return _stepwise(block, tensors, norm)
 
 
-def matrix_error(block: Block, tensors: Tensors, norm: Norm) -> float:
+def matrix_error(block: AffineBlock, tensors: Tensors, norm: Norm) -> float:
     """How far the block's matrix, put together in float64, can be from the exact one, in `norm`.
 
     Relative to what is summed: where branches nearly cancel, that is far more than what is left of them.
@@ -44,14 +44,14 @@ def matrix_error(block: Block, tensors: Tensors, norm: Norm) -> float:
     return 8 * terms * torch.finfo(torch.float64).eps * summed
 
 
-def block_matrix(block: Block, tensors: Tensors) -> torch.Tensor:
+def block_matrix(block: AffineBlock, tensors: Tensors) -> torch.Tensor:
     """The matrix of the block's linear part, `(outputs, inputs)` in float64."""
     if block.outputs <= block.inputs:
         return torch.cat([block.transposed(u, tensors).flatten(1) for u in _units(block, rows=True)])
     return torch.cat([block.linear(v, tensors).flatten(1) for v in _units(block, rows=False)]).T
 
 
-def _spectral(block: Block, tensors: Tensors) -> float:
+def _spectral(block: AffineBlock, tensors: Tensors) -> float:
     """The largest singular value by the smaller Gram matrix, which is built without the matrix itself."""
     if block.outputs <= block.inputs:
         rows = [block.linear(block.transposed(u, tensors), tensors) for u in _units(block, rows=True)]
@@ -62,7 +62,7 @@ def _spectral(block: Block, tensors: Tensors) -> float:
     return gram_norm((gram + gram.T) / 2, 2 * absolute * matrix_error(block, tensors, "l2"))
 
 
-def _units(block: Block, rows: bool) -> list[torch.Tensor]:
+def _units(block: AffineBlock, rows: bool) -> list[torch.Tensor]:
     """The unit vectors of the output (rows) or of the input, in batches of a bounded size."""
     shape = block.operations[-1].shape if rows else block.shape
     widest = max(block.inputs, *(math.prod(operation.shape) for operation in block.operations))
@@ -70,19 +70,19 @@ def _units(block: Block, rows: bool) -> list[torch.Tensor]:
     return list(torch.split(units, max(1, _AT_ONCE // widest)))
 
 
-def _stepwise(block: Block, tensors: Tensors, norm: Norm) -> float:
+def _stepwise(block: AffineBlock, tensors: Tensors, norm: Norm) -> float:
     """The bound from the norms of the single operations: products along a path, sums over paths."""
     reached, shapes = {block.source: 1.0}, {block.source: block.shape}
     for operation in block.operations:
         given = [reached[name] for name in operation.inputs]
         shapes[operation.name] = operation.shape
         own = operation_norm(operation, shapes[operation.inputs[0]], tensors, norm)
-        reached[operation.name] = combined(operation, given, norm) if own is None else given[0] * own
+        reached[operation.name] = combine_gains(operation, given, norm) if own is None else given[0] * own
     return reached[block.name]
 
 
 def operation_norm(operation: Operation, shape: tuple[int, ...], tensors: Tensors, norm: Norm) -> float | None:
-    """At least the norm of one affine operation on an input of `shape`; None for those that `combined` knows."""
+    """At least the norm of one affine operation on an input of `shape`; None for those that `combine_gains` knows."""
     settings = operation.settings
     match operation.kind:
         case "dense":

@@ -23,7 +23,7 @@ Gain = TypeVar("Gain", float, torch.Tensor)
 
 
 @dataclass(frozen=True)
-class Block:
+class AffineBlock:
     """The affine map from the value `source` to the value of its last operation."""
 
     source: str
@@ -81,7 +81,7 @@ class Graph:
             sources[operation.name] = given.pop() if affine else operation.name
         return sources
 
-    def block(self, name: str) -> Block | None:
+    def block(self, name: str) -> AffineBlock | None:
         """The block that ends with the value `name`; None where that value is a source."""
         source, needed = self._sources[name], {name}
         if source == name:
@@ -92,16 +92,16 @@ class Graph:
                 within.append(operation)
                 needed.update(operation.inputs)
         shape = next(operation.shape for operation in self.operations if operation.name == source)
-        return Block(source, shape, tuple(reversed(within)))
+        return AffineBlock(source, shape, tuple(reversed(within)))
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[AffineBlock, ...]:
         """All blocks whose bounds count, in the order of the run; the last one makes the logits."""
         ends = [name for o in self.operations if self._sources[o.name] == o.name for name in o.inputs]
         found = (self.block(name) for name in dict.fromkeys([*ends, self.operations[-1].name]))
         return tuple(block for block in found if block is not None)
 
-    def gains(self, norm: Norm, gain: Callable[[Block], Gain], one: Gain) -> dict[str, Gain]:
+    def gains(self, norm: Norm, gain: Callable[[AffineBlock], Gain], one: Gain) -> dict[str, Gain]:
         """For each source, how far it can move when the input moves by one (eq. 6.9, along the graph).
 
         `gain(block)` bounds a block. It may be a number or a tensor with gradients; `one` is 1 in the same form.
@@ -115,11 +115,11 @@ class Graph:
         for operation in self.operations:
             if self._sources[operation.name] == operation.name:
                 given = [reached(name) for name in operation.inputs]
-                found[operation.name] = combined(operation, given, norm) if given else one
+                found[operation.name] = combine_gains(operation, given, norm) if given else one
         return found
 
 
-def combined(operation: Operation, given: Sequence[Gain], norm: Norm) -> Gain:
+def combine_gains(operation: Operation, given: Sequence[Gain], norm: Norm) -> Gain:
     """How far the result can move, where the inputs can move as far as `given` in `norm`."""
     settings, first = operation.settings, given[0]
     match operation.kind:
@@ -128,17 +128,17 @@ def combined(operation: Operation, given: Sequence[Gain], norm: Norm) -> Gain:
         case "max_pool":
             return first * pool_gain(settings["kernel"], settings["stride"], settings["dilation"], norm)
         case "add":
-            return total([g * abs(float(c)) for c, g in zip(settings["coefficients"], given, strict=True)])
+            return _total([g * abs(float(c)) for c, g in zip(settings["coefficients"], given, strict=True)])
         case "concatenate":
             if norm == "linf":
                 return max(given, key=float)
-            return total(given) if norm == "l1" else _root(total([g * g for g in given]))
+            return _total(given) if norm == "l1" else _root(_total([g * g for g in given]))
         case "group_sort" | "reshape" | "permute" | "pad" | "downsample":
             return first
     raise AssertionError(f"{operation.kind} does not bound by itself")
 
 
-def total(gains: Sequence[Gain]) -> Gain:
+def _total(gains: Sequence[Gain]) -> Gain:
     """The sum, of numbers or of tensors."""
     result = gains[0]
     for gain in gains[1:]:

@@ -25,19 +25,19 @@ from modelkeep.certify.schema import (
     Made,
     Promise,
     RoundingBound,
-    Step,
+    StoredOperation,
     StoredTensor,
     Summary,
     Weights,
 )
-from modelkeep.certify.trace import operations
+from modelkeep.certify.trace import trace_operations
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.core.model import Model
 from modelkeep.core.signing import canonical
 
 SLACK = 1e-6
-"""By this share each radius is made smaller: room for whoever computes it again in another order."""
+"""Each radius is made smaller by this share, because a verifier may sum in another order."""
 
 _DTYPES = {torch.float32: "F32", torch.float64: "F64"}  # as safetensors calls them
 _AT_ONCE = 256
@@ -51,7 +51,7 @@ def make_certificate(
     `labelled` says whether the labels of the data mean anything.
     """
     found = method(model, data)
-    steps, bounds = operations(model), found.bounds
+    steps, bounds = trace_operations(model), found.bounds
     rounding, examples = _rounding(model, bounds.rounding), _examples(model, data, found, labelled)
     preprocessing = model.card.preprocessing
     return Certificate(
@@ -70,7 +70,7 @@ def make_certificate(
             std=list(preprocessing.std),
             dtype=str(model.dtype).removeprefix("torch."),
         ),
-        operations=[Step.model_validate(json.loads(json.dumps(asdict(step)))) for step in steps],
+        operations=[StoredOperation.model_validate(json.loads(json.dumps(asdict(step)))) for step in steps],
         weights=_weights(model, sorted({key for step in steps for key in step.tensors.values()})),
         norm=method.norm,
         radius=method.radius,

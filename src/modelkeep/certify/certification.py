@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from modelkeep.certify.constants import Lipschitz, lipschitz, looked_at
+from modelkeep.certify.constants import Lipschitz, examine, lipschitz
 from modelkeep.certify.guarantees import Guarantee, Standard
-from modelkeep.certify.trace import operations
+from modelkeep.certify.trace import trace_operations
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
@@ -105,12 +105,12 @@ class Certify:
         model.require_fit(data)
         with measured(seed, model=model.fingerprint(), data=data.fingerprint()) as provenance:
             bounds = lipschitz(model, self.norm)
-            written = operations(model)
+            written = trace_operations(model)
             radii, logits, sets, sizes, exact = [], [], [], [], []
             with torch.no_grad(), task("Certifying", total=len(data)) as progress:
                 for start in range(0, len(data), _BATCH):
                     x, y = (t[start : start + _BATCH] for t in (data.x, data.y))
-                    margins, size, fixed = looked_at(model, written, bounds.rounding, x, model.logits(x))
+                    margins, size, fixed = examine(model, written, bounds.rounding, x, model.logits(x))
                     radii.append(self.guarantee.radius(margins, bounds.rate, fixed))
                     sets.append(self.guarantee.sets(margins, self.radius * bounds.rate + fixed))
                     exact.append(self.guarantee.verified(margins, self.radius * bounds.margins, y))

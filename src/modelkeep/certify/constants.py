@@ -1,4 +1,4 @@
-"""Lipschitz: sound margin constants of a trained network, K_ij of thesis 002, appendix A.1, with their rounding."""
+"""Lipschitz: sound margin constants of a trained network, K_ij of Leino2022, appendix A.1, with their rounding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from modelkeep.certify.blocks import Graph
 from modelkeep.certify.interpreter import run
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.rounding import Rounding, margin_rounding
-from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.certify.trace import tensors_of, trace_operations
 from modelkeep.core.errors import ModelError, bad_parameter
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Norm
@@ -100,22 +100,22 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
     if norm not in NORMS:
         raise bad_parameter("lipschitz", "norm", f"one of {', '.join(map(repr, NORMS))}", norm)
     with measured(seed=0, model=model.fingerprint()) as provenance, torch.no_grad():
-        graph = Graph(operations(model))
+        graph = Graph(trace_operations(model))
         tensors = {name: t.detach().to("cpu") for name, t in tensors_of(model.module).items()}
         tensors = {name: t.double() if t.is_floating_point() else t for name, t in tensors.items()}
         for name, tensor in tensors.items():
             if not torch.isfinite(tensor).all():
                 raise ModelError(f"'{name}' holds NaN or infinite values: such a network has no bounds.")
-        found = {norm: _bounded(graph, tensors, norm)}
+        found = {norm: _bound_blocks(graph, tensors, norm)}
         margins = _margins(graph, tensors, norm, found[norm][0])
         # Rounding is bounded in ℓ2, whatever norm the adversary is bounded in.
-        gains, bounds = found[norm] if norm == "l2" else _bounded(graph, tensors, "l2")
+        gains, bounds = found[norm] if norm == "l2" else _bound_blocks(graph, tensors, "l2")
         reached = {block.name: gains[block.source] * bounds[block.name] for block in graph.blocks}
         rounding = margin_rounding(model, graph.operations, tensors, {**gains, **reached})
         if not all(torch.isfinite(found).all() for found in (margins, rounding.slope, rounding.offset)):
             raise ModelError("The bounds of this network are too large for float64, so nothing can be certified.")
         probe = model.probe()
-        looked_at(model, graph.operations, rounding, probe, model.forward(probe))
+        examine(model, graph.operations, rounding, probe, model.forward(probe))
     return Lipschitz(
         norm=norm,
         classes=model.classes,
@@ -127,7 +127,7 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
     )
 
 
-def looked_at(
+def examine(
     model: Model, written: Sequence[Operation], rounding: Rounding, x: torch.Tensor, computed: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """At inputs `x`, in float64: logits `(n, m)`, sizes `(n, values)` that rounding depends on, its error `(n, m, m)`.
@@ -142,7 +142,7 @@ def looked_at(
     stacked = torch.stack(sizes, dim=1) if sizes else torch.zeros(len(x), 0, dtype=torch.float64)
     stacked = stacked * (1 + 1e-9)
     # The pass above rounds, too: as the network does if that is in float64, otherwise half a billion times finer.
-    error = rounding.weighed(stacked) * (2.0 if model.dtype == torch.float64 else 1 + 1e-8)
+    error = rounding.weigh(stacked) * (2.0 if model.dtype == torch.float64 else 1 + 1e-8)
     off = computed.detach().cpu().double() - logits
     if not ((off[:, :, None] - off[:, None, :]).abs() <= error).all():
         raise ModelError(
@@ -152,7 +152,9 @@ def looked_at(
     return logits, stacked, error
 
 
-def _bounded(graph: Graph, tensors: dict[str, torch.Tensor], norm: Norm) -> tuple[dict[str, float], dict[str, float]]:
+def _bound_blocks(
+    graph: Graph, tensors: dict[str, torch.Tensor], norm: Norm
+) -> tuple[dict[str, float], dict[str, float]]:
     """The gains of the sources, and the bounds of the blocks."""
     bounds: dict[str, float] = {}
     with task("Bounding layers", total=len(graph.blocks)) as progress:

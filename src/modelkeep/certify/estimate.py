@@ -1,7 +1,7 @@
-"""Margins: the running estimate of the margin constants that drives training. It is no bound, and certifies nothing.
+"""The running estimate of the margin constants that drives training. It is not a bound and certifies nothing.
 
 The power method finds an operator norm from below. Its iterate is kept from step to step, so that a few iterations
-per step follow the weights (thesis 002, 6.3.3); dense layers get the exact solver, whose gradient is better.
+per step follow the weights (Leino2022, section 6.3.3); dense layers get the exact solver, whose gradient is better.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from modelkeep.certify.blocks import Block, Graph
+from modelkeep.certify.blocks import AffineBlock, Graph
 from modelkeep.certify.interpreter import run
 from modelkeep.certify.operations import Operation
-from modelkeep.certify.trace import operations, tensors_of
+from modelkeep.certify.trace import tensors_of, trace_operations
 from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Norm
@@ -24,18 +24,18 @@ _FIRST = 20  # iterations of the first call, which starts anywhere
 _EXACT = 1024  # the longest short side of a dense layer that is solved exactly at each step
 
 
-class Margins:
+class MarginEstimate:
     """K_ij as a function of the model's weights, with gradients. Make it once per training, and ask it at each step.
 
     >>> from torch import nn
     >>> model = Model(nn.Linear(2, 2), input_shape=(2,), classes=("a", "b"))
-    >>> Margins(model).margins().requires_grad
+    >>> MarginEstimate(model).margins().requires_grad
     True
     """
 
     def __init__(self, model: Model, norm: Norm = "l2") -> None:
         with model.frozen(seed=0):  # the network as it will be deployed, also in the middle of a training
-            self._graph = Graph(operations(model))
+            self._graph = Graph(trace_operations(model))
         self._tensors = tensors_of(model.module)
         self._norm = norm
         self._one = torch.ones((), device=model.device, dtype=model.dtype)
@@ -59,14 +59,14 @@ class Margins:
             distances = difference.sum(dim=2) if self._norm == "linf" else difference.amax(dim=2)
         return gains[last.source] * distances * apart
 
-    def _rows(self, last: Block) -> torch.Tensor:
+    def _rows(self, last: AffineBlock) -> torch.Tensor:
         """The linear map from the last source to the logits, `(m, numbers)`."""
         if [operation.kind for operation in last.operations] in (["dense"], ["reshape", "dense"]):
             return self._tensors[last.operations[-1].tensors["weight"]]
         eye = torch.eye(last.outputs, device=self._one.device, dtype=self._one.dtype)
         return last.transposed(eye, self._tensors).flatten(1)
 
-    def _gain(self, block: Block) -> torch.Tensor:
+    def _gain(self, block: AffineBlock) -> torch.Tensor:
         if block.name == self._graph.operations[-1].name:
             return self._one  # its rows are taken instead
         if self._norm != "l2":
@@ -79,7 +79,7 @@ class Margins:
         )
         return length
 
-    def _iterate(self, block: Block) -> torch.Tensor:
+    def _iterate(self, block: AffineBlock) -> torch.Tensor:
         """The kept iterate `(1, *shape)` of length one, some power iterations later."""
         v = self._iterates.get(block.name)
         iterations = _ITERATIONS
@@ -93,9 +93,9 @@ class Margins:
         self._iterates[block.name] = v
         return v
 
-    def _absolute(self, block: Block) -> torch.Tensor:
+    def _absolute(self, block: AffineBlock) -> torch.Tensor:
         """The largest row sum (ℓ∞) or column sum (ℓ1) of absolute weights: exact for a block of one operation."""
-        absolute = Block(block.source, block.shape, tuple(map(_without_signs, block.operations)))
+        absolute = AffineBlock(block.source, block.shape, tuple(map(_without_signs, block.operations)))
         signed = [o.tensors[name] for o in block.operations for name in ("weight", "factor") if name in o.tensors]
         tensors = {**self._tensors, **{key: self._tensors[key].abs() for key in signed}}
         if self._norm == "linf":
@@ -113,7 +113,7 @@ class Margins:
         self._iterates = {name: v.to(self._one) for name, v in state.items()}
 
 
-def _dense(block: Block, tensors: dict[str, torch.Tensor]) -> torch.Tensor | None:
+def _dense(block: AffineBlock, tensors: dict[str, torch.Tensor]) -> torch.Tensor | None:
     """The weight of a block that is one dense layer on a vector, of a size to be solved exactly."""
     kinds = [operation.kind for operation in block.operations]
     if kinds not in (["dense"], ["reshape", "dense"]) or len(block.operations[-1].shape) > 1:

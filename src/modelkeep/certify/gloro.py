@@ -1,4 +1,4 @@
-"""GloRoNet: a network that says ⊥ where it could not promise its answer (thesis 002, 6.1 and appendix A.1)."""
+"""GloRoNet: a network that says ⊥ where it could not promise its answer (Leino2022, section 6.1 and appendix A.1)."""
 
 from __future__ import annotations
 

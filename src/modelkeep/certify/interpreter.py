@@ -30,11 +30,13 @@ def run(
     for operation in operations:
         if operation.name not in values:
             given = [values[name] for name in operation.inputs]
-            values[operation.name] = step(operation, given, tensors, constants=constants)
+            values[operation.name] = _run_operation(operation, given, tensors, constants=constants)
     return values
 
 
-def step(operation: Operation, given: list[torch.Tensor], tensors: Tensors, *, constants: bool = True) -> torch.Tensor:
+def _run_operation(
+    operation: Operation, given: list[torch.Tensor], tensors: Tensors, *, constants: bool = True
+) -> torch.Tensor:
     """What the operation makes of the values `given`, `(n, ...)` each."""
     like, settings = given[0], operation.settings
 
@@ -69,7 +71,7 @@ def step(operation: Operation, given: list[torch.Tensor], tensors: Tensors, *, c
         case "mean":
             return like.mean([axis + 1 for axis in settings["axes"]], keepdim=settings["keep"])
         case "pad":
-            return functional.pad(like, flat(settings["padding"]))
+            return functional.pad(like, _flat(settings["padding"]))
         case "reshape":
             return like.reshape(len(like), *operation.shape)
         case "permute":
@@ -98,7 +100,7 @@ def channel_scale(operation: Operation, tensors: Tensors, like: torch.Tensor) ->
     return factor.reshape(shape), offset.reshape(shape)
 
 
-def flat(padding: list[list[int]]) -> list[int]:
+def _flat(padding: list[list[int]]) -> list[int]:
     """Pairs per axis in torch's order: the last axis first."""
     return [side for pair in reversed(padding) for side in pair]
 
@@ -110,7 +112,7 @@ def _convolution(
     assert weight is not None
     padding = [before for before, _ in settings["padding"]]
     if any(before != after for before, after in settings["padding"]):
-        like, padding = functional.pad(like, flat(settings["padding"])), [0] * len(padding)
+        like, padding = functional.pad(like, _flat(settings["padding"])), [0] * len(padding)
     convolve: Any = functional.conv1d if weight.ndim == 3 else functional.conv2d
     made: torch.Tensor = convolve(
         like,
@@ -126,13 +128,13 @@ def _convolution(
 
 def _average_pool(settings: Mapping[str, Any], like: torch.Tensor) -> torch.Tensor:
     pool: Any = functional.avg_pool1d if like.ndim == 3 else functional.avg_pool2d
-    made: torch.Tensor = pool(functional.pad(like, flat(settings["padding"])), settings["kernel"], settings["stride"])
+    made: torch.Tensor = pool(functional.pad(like, _flat(settings["padding"])), settings["kernel"], settings["stride"])
     return made
 
 
 def _max_pool(settings: Mapping[str, Any], like: torch.Tensor) -> torch.Tensor:
     pool: Any = functional.max_pool1d if like.ndim == 3 else functional.max_pool2d
-    padded = functional.pad(like, flat(settings["padding"]), value=-torch.inf)
+    padded = functional.pad(like, _flat(settings["padding"]), value=-torch.inf)
     made: torch.Tensor = pool(padded, settings["kernel"], settings["stride"], 0, settings["dilation"])
     return made
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from modelkeep.certify.blocks import Block
+from modelkeep.certify.blocks import AffineBlock
 from modelkeep.certify.interpreter import Tensors, channel_scale
 
 Windows = tuple[list[int], list[list[int]], list[int], int]
@@ -54,7 +54,7 @@ class Kernel:
         return functional.pad(self.weight, [side for pair in reversed(pairs) for side in pair])
 
 
-def as_kernel(block: Block, tensors: Tensors) -> Kernel | None:
+def as_kernel(block: AffineBlock, tensors: Tensors) -> Kernel | None:
     """The block as one convolution in float64, where it is one: no more than one with a window on each path."""
     axes = len(block.shape) - 1
     if axes not in (1, 2):

@@ -58,7 +58,7 @@ def schur(one: float, infinity: float) -> float:
 
 
 def gram_iteration(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
-    """Upper bounds of the spectral norms of `matrices: (..., r, c)`, real or complex (Delattre et al. 2023): (...).
+    """Upper bounds of the spectral norms of `matrices: (..., r, c)`, real or complex (Delattre2023): (...).
 
     With G_0 = A and G_t+1 = G_t* G_t, `||A||_2 = ||G_t||_2^(1/2^t) <= ||G_t||_F^(1/2^t)`: an upper bound at every t,
     which falls towards the norm. Each G_t is divided by its Frobenius norm s_t, so that nothing overflows. In floating

@@ -1,9 +1,9 @@
 """What certified training makes small: losses that a point is free of only where it is right and provably so.
 
 All of them compare logits with ε K_ij, the most that the margin of two classes can lose within the radius ε. They
-take K from the running estimate that is kept from step to step (`estimate.Margins`), so that a step costs little more
-than one of plain training; a certificate never does. Where the radius is 0, as in the warm-up of A.4, each of
-them is plain cross-entropy and nothing is estimated.
+take K from the running estimate that is kept from step to step (`estimate.MarginEstimate`), so that a step costs little
+more than one of plain training; a certificate never does. Where the radius is 0, as in the warm-up of Leino2022, A.4,
+each of them is plain cross-entropy and nothing is estimated.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, softplus
 
-from modelkeep.certify.estimate import Margins
+from modelkeep.certify.estimate import MarginEstimate
 from modelkeep.certify.guarantees import Guarantee, Standard, with_bottom
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.method import declare, setting
@@ -29,7 +29,7 @@ from modelkeep.training import Loss, Schedule, Step, at
 class _Running:
     """What is kept between steps: the estimate, or the iterates of a checkpoint that it goes on from."""
 
-    estimate: Margins | None = None
+    estimate: MarginEstimate | None = None
     restored: dict[str, Any] = field(default_factory=dict)
 
 
@@ -63,7 +63,7 @@ class CertifiedObjective(ABC):
         """K, of an estimate that every run begins anew, so that what was trained before makes no difference."""
         running = self._running
         if running.estimate is None or step.number == 0:
-            running.estimate = Margins(model, self.norm)
+            running.estimate = MarginEstimate(model, self.norm)
             if running.restored:
                 running.estimate.load_state_dict(running.restored)
                 running.restored = {}
@@ -83,8 +83,8 @@ class CertifiedObjective(ABC):
 class GloRoCrossEntropy(CertifiedObjective):
     """Cross-entropy on the m + 1 outputs of a GloRo Net, ⊥ being never the right one.
 
-    The gradient of f_⊥ is that of A.1. Without `through_top` it is that of chapter 7's footnote 2, which never lowers
-    a prediction: for networks that predict well already (see `with_bottom`).
+    The gradient of f_⊥ is that of Leino2022, A.1. Without `through_top` it is that of chapter 7's footnote 2, which
+    never lowers a prediction: for networks that predict well already (see `with_bottom`).
 
     >>> from torch import nn
     >>> from modelkeep import Data

@@ -1,4 +1,4 @@
-"""Operation: one step of a network, written down so plainly that somebody else can compute it again.
+"""Operation: one step of a network, written down so plainly that another program can compute it again.
 
 A network that can be certified is a list of operations in the order of the run. The first is the `input`, the last
 gives the logits. This list is what bounds are computed from, and what a certificate carries: its verifier has never

@@ -18,7 +18,7 @@ import torch
 from pydantic import ConfigDict
 
 from modelkeep.certify.block_bounds import operation_norm
-from modelkeep.certify.blocks import combined
+from modelkeep.certify.blocks import combine_gains
 from modelkeep.certify.interpreter import Tensors, channel_scale, run
 from modelkeep.certify.norms import absolute_norm, convolution_norms_1_inf, schur
 from modelkeep.certify.operations import Operation
@@ -57,14 +57,14 @@ class Rounding:
     @property
     def slope(self) -> torch.Tensor:
         """What a unit of ‖x‖₂, or of an ℓ2 perturbation, adds to the error at most, `(m, m)`."""
-        return self.weighed(self.gains[None])[0] - self.constant
+        return self.weigh(self.gains[None])[0] - self.constant
 
     @property
     def offset(self) -> torch.Tensor:
         """The error at the input 0, `(m, m)`."""
-        return self.weighed(self.at_zero[None])[0]
+        return self.weigh(self.at_zero[None])[0]
 
-    def weighed(self, sizes: torch.Tensor) -> torch.Tensor:
+    def weigh(self, sizes: torch.Tensor) -> torch.Tensor:
         """The error `(n, m, m)` where the values have these `sizes: (n, values)`."""
         carried, made = (sizes @ weights for weights in (self.carried, self.made))
         error: torch.Tensor = self.apart * carried[:, None, None] + self.lengths * made[:, None, None] + self.constant
@@ -167,7 +167,7 @@ class _Walk:
         self.errors: dict[str, Form] = {}
 
     def gamma(self, terms: int) -> float:
-        """γ for so many roundings in a row."""
+        """γ for `terms` roundings in a row."""
         if terms * self.unit > 0.25:
             raise ModelError(
                 f"Sums of {terms} products cannot be bounded in so coarse a type: rounding alone could be larger than "
@@ -186,10 +186,10 @@ class _Walk:
         shape = shapes[given[0]]
         own = operation_norm(operation, shape, self.tensors, "l2")
         gains = [self.gains[n] for n in given]
-        gain = combined(operation, gains, "l2") if own is None else gains[0] * own
+        gain = combine_gains(operation, gains, "l2") if own is None else gains[0] * own
         self.gains[name] = min(gain, self.known.get(name, math.inf))
         if own is None:
-            own = combined(operation, [1.0], "l2") if len(given) == 1 else 1.0
+            own = combine_gains(operation, [1.0], "l2") if len(given) == 1 else 1.0
         parts = operation.settings.get("coefficients", [1.0] * len(given))
         carried = sum((self.errors[n] * (own * abs(c)) for n, c in zip(given, parts, strict=True)), start=Form())
         underflow = Form(constant=_UNDERFLOW * math.prod(operation.shape))

@@ -40,7 +40,7 @@ class CertifiedModel(_Plain):
     dtype: str
 
 
-class Step(_Plain):
+class StoredOperation(_Plain):
     """One operation, as `modelkeep.certify.operations` explains them."""
 
     name: str
@@ -136,7 +136,7 @@ class Certificate(_Plain):
     version: Literal[1] = 1
     made: Made
     model: CertifiedModel
-    operations: list[Step]
+    operations: list[StoredOperation]
     weights: Weights
     norm: Norm
     radius: float

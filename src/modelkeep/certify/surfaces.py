@@ -1,4 +1,4 @@
-"""The decision surface of a model of two features: which classes a guarantee names where (thesis 002, figure 7.2)."""
+"""The decision surface of a model of two features: which classes a guarantee names where (Leino2022, figure 7.2)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Surface(Result, kind="surface"):
             ("guarantee", f"{self.guarantee} within {self.radius:g}"),
             ("data rejected", str(self.rejected)),
             *(
-                (f"of the plane: {either(self.classes, s)}", f"{count / cells:.1%}")
+                (f"of the plane: {_either(self.classes, s)}", f"{count / cells:.1%}")
                 for s, count in self.named().items()
             ),
         ]
@@ -128,7 +128,7 @@ def draw_surfaces(surfaces: Sequence[Surface], titles: Sequence[str] = ()) -> Fi
     for members in sorted({s for one in surfaces for s in one.named()}, key=lambda s: (len(s) or math.inf, s)):
         first, *others = [colours[i] for i in members] or [_pale(_REJECTED)]
         # A hatch has one colour: of three classes and more it shows the second, and the label says the rest.
-        handle = Patch(facecolor=first, linewidth=0, label=either(classes, members))
+        handle = Patch(facecolor=first, linewidth=0, label=_either(classes, members))
         if others:
             handle.set(hatch="/////", edgecolor=others[0])
         handles.append(handle)
@@ -136,10 +136,10 @@ def draw_surfaces(surfaces: Sequence[Surface], titles: Sequence[str] = ()) -> Fi
     return drawn
 
 
-def either(classes: Sequence[str], members: Sequence[int]) -> str:
+def _either(classes: Sequence[str], members: Sequence[int]) -> str:
     """A set of classes in words.
 
-    >>> either(("red", "green", "blue"), (0, 2))
+    >>> _either(("red", "green", "blue"), (0, 2))
     'red or blue'
     """
     return " or ".join(classes[i] for i in members) or "rejected"

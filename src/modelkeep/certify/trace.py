@@ -13,7 +13,7 @@ from modelkeep.certify.operations import Operation
 from modelkeep.certify.rules import RULES, Call, NoRule, Value, Written
 from modelkeep.core.errors import ModelError
 from modelkeep.core.model import Model
-from modelkeep.core.slices.graphs import Untraceable, followed
+from modelkeep.core.slices.graphs import Untraceable, trace_graph
 from modelkeep.zoo.architectures.minmax import MinMax
 
 _REPLACE = "Replace it by an operation that has a rule; the documentation lists them."
@@ -23,20 +23,20 @@ _OF_CODE = (
 )
 
 
-def operations(model: Model) -> tuple[Operation, ...]:
+def trace_operations(model: Model) -> tuple[Operation, ...]:
     """The network of `model` from the owner's input to the logits, preprocessing included, as a list of operations.
 
     The list is compared with the network itself on the probe, in float64, so that nothing goes unnoticed that a trace
     does not show.
 
     >>> model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), input_shape=(2, 2), classes=2)
-    >>> [operation.kind for operation in operations(model)]
+    >>> [operation.kind for operation in trace_operations(model)]
     ['input', 'reshape', 'dense']
     """
     model.require_eval()
     require_plain(model.module)
     try:
-        graph = followed(model.module, leaves=(MinMax,))
+        graph = trace_graph(model.module, leaves=(MinMax,))
     except Untraceable as error:
         raise ModelError(
             f"The network cannot be written down as operations: torch.fx cannot follow it ({error}). "
@@ -125,7 +125,7 @@ class _Writer(fx.Interpreter):
             self._values[node] = self._write(node.name if part is None else str(node.target), found, shape)
 
     def _is_shared(self, changed: fx.Node) -> bool:
-        """Whether somebody else reads the memory that was changed; the interpreter keeps what is still needed."""
+        """Whether another node reads the memory that was changed; the interpreter keeps what is still needed."""
         memory = self.env[changed].untyped_storage().data_ptr()
         others = [value for node, value in self.env.items() if node is not changed and isinstance(value, torch.Tensor)]
         shared = any(value.untyped_storage().data_ptr() == memory for value in others)

@@ -18,8 +18,8 @@ from modelkeep.training import Linear, Recipe, fit
 _ABOVE = 1.1  # train for a little more than is asked for: what is learnt by heart does not all carry over
 
 
-def orthogonal(module: nn.Module, seed: int) -> None:
-    """Make the weights of all dense and convolutional layers orthogonal and their biases 0 (A.4's "orthogonal")."""
+def make_orthogonal(module: nn.Module, seed: int) -> None:
+    """Make the weights of all dense and convolutional layers orthogonal and their biases 0 (Leino2022, A.4)."""
     generator = torch.Generator().manual_seed(seed)
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d):
@@ -63,6 +63,6 @@ def train_certified(
     if recipe is None:
         recipe = Recipe(epochs=10, batch_size=256, learning_rate=Linear(5e-3, 0.0))
     if from_scratch:
-        orthogonal(model.module, seed)
+        make_orthogonal(model.module, seed)
     fit(model, data, objective, recipe, seed=seed, held_out=held_out, checkpoint=checkpoint)
     return GloRoNet(model, radius, guarantee, norm=norm)

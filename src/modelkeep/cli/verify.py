@@ -1,4 +1,4 @@
-"""`modelkeep certify verify`: check a certificate that somebody else made."""
+"""`modelkeep certify verify`: check a certificate that others made."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from modelkeep.core.model import Model
 class Labels:
     """Only the predicted labels.
 
-    What anybody knows comes with every view: the shape, type and range of an input, and the classes. `queries` counts
+    What is public comes with every view: the shape, type and range of an input, and the classes. `queries` counts
     the examples that were asked; a query beyond the `budget` is refused before anything is asked. Many examples are
     run `chunk` at a time.
 

@@ -73,7 +73,7 @@ class ConsentRefused(GovernError):
 
 
 class ConsentPending(ConsentRefused):
-    """A party has not decided yet: the same pass may be asked for again, best after so many seconds."""
+    """A party has not decided yet: ask for the same pass again, best after `seconds`."""
 
     def __init__(self, reason: str, seconds: float = 1.0) -> None:
         self.seconds = seconds

@@ -1,4 +1,4 @@
-"""Replacing a file whole or not at all: whoever looks sees the old content or the new, also after `kill -9`."""
+"""Files that are replaced whole or not at all: a reader sees the old content or the new, also after `kill -9`."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def _runs(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it runs, as somebody else's
+    except OSError:  # it runs, under another user
         return True
     return True

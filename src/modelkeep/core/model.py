@@ -160,7 +160,7 @@ class Model:
             raise InputError(
                 f"The model takes inputs of shape {self.input_shape}, but '{data.name}' has {data.input_shape}."
             )
-        numbered = self.classes == class_names(len(self.classes))  # nobody named them, so any names may be meant
+        numbered = self.classes == class_names(len(self.classes))  # without names of their own, they may mean any
         if len(data.classes) != len(self.classes) or not (numbered or data.classes == self.classes):
             raise InputError(
                 f"The model's classes are {join_names(self.classes)}, but those of '{data.name}' are "
@@ -256,7 +256,7 @@ class Model:
         """Read a model from a `.safetensors`, `.pt2` or `.onnx` file, or build it from `package.module:factory`.
 
         `card` says what the file does not (`classes=…, input_shape=…`); see `modelkeep.core.formats.read`. With `like`,
-        what nobody says is taken from data that the model was made for: its shape, its classes and its bounds.
+        what is not given is taken from data that the model was made for: its shape, its classes and its bounds.
         """
         defaults: dict[str, Any] = {}
         if like is not None:

@@ -1,4 +1,4 @@
-"""The one way to report progress: methods open tasks, whoever wants to watch them installs a watcher.
+"""The one way to report progress: methods open tasks, and a watcher sees them.
 
 A method never prints. It writes ``with progress.task("PGD", total=40) as task: task.advance()``; with no
 watcher installed that costs next to nothing. The command line installs a watcher with ``progress.show()``.

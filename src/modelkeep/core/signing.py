@@ -1,4 +1,4 @@
-"""Signing: the owner's Ed25519 key, made at first use and readable by nobody else, and what is signed with it."""
+"""Signing: the owner's Ed25519 key, made at first use and readable by the owner alone, and what is signed with it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _public(key: str) -> Ed25519PublicKey:
 
 
 def default_key() -> Path:
-    """Where the key is kept where nobody chooses: in the user's folder for settings (XDG)."""
+    """Where the key is kept by default: in the user's folder for settings (XDG)."""
     settings = os.environ.get("XDG_CONFIG_HOME")
     folder = Path(settings) if settings and Path(settings).is_absolute() else Path.home() / ".config"
     return folder / "modelkeep" / "signing-key.pem"

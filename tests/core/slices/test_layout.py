@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from modelkeep.core.slices.layout import Layout, laid
+from modelkeep.core.slices.layout import Layout, lay_out
 
 WAYS: dict[str, Callable[[int], torch.Tensor]] = {
     "transposed": lambda n: torch.randn(5, n).t(),
@@ -37,7 +37,7 @@ def test_a_dense_copy_gets_its_layout_again(way: str, n: int) -> None:
 def test_rows_without_gaps_need_no_layout() -> None:
     assert Layout.of(torch.zeros(3, 1, 4)) is None
     value = torch.zeros(2)
-    assert laid(value) is value
+    assert lay_out(value) is value
 
 
 def test_numbers_that_are_not_repeated_are_kept() -> None:
@@ -53,7 +53,7 @@ def test_a_gradient_passes_unchanged_but_for_its_layout() -> None:
     seen: list[torch.Tensor] = []
     y = x * 1.0
     y.register_hook(seen.append)  # type: ignore[no-untyped-call]
-    laid(y, back=layout).backward(torch.arange(12.0).view(3, 4))  # type: ignore[no-untyped-call]
+    lay_out(y, back=layout).backward(torch.arange(12.0).view(3, 4))  # type: ignore[no-untyped-call]
     assert torch.equal(seen[0], torch.arange(12.0).view(3, 4))
     assert seen[0].stride() == (1, 3)
-    assert laid(y, ahead=layout).stride() == (1, 3)
+    assert lay_out(y, ahead=layout).stride() == (1, 3)

@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Step:
+class ClaimedOperation:
     """One operation with its weights in float64. Without `constants` (biases, offsets) an affine one is linear."""
 
     name: str
@@ -80,7 +80,7 @@ class Step:
             yield slice(g * out // groups, (g + 1) * out // groups), slice(g * of, (g + 1) * of)
 
 
-def _convolution(step: Step, z: Array) -> Array:
+def _convolution(step: ClaimedOperation, z: Array) -> Array:
     weight, padded, made = step.weights["weight"], step.padded(z), np.zeros((len(z), *step.shape))
     flat = weight.reshape(*weight.shape[:2], -1)
     for tap, met in enumerate(step.met(weight.shape[2:], padded)):
@@ -89,7 +89,7 @@ def _convolution(step: Step, z: Array) -> Array:
     return np.asarray(made + np.reshape(step.constant("bias"), (-1,) + (1,) * (len(step.shape) - 1)))
 
 
-def _convolution_transposed(step: Step, u: Array, shape: tuple[int, ...]) -> Array:
+def _convolution_transposed(step: ClaimedOperation, u: Array, shape: tuple[int, ...]) -> Array:
     weight, padded = step.weights["weight"], step.padded(np.zeros((len(u), *shape)))
     flat = weight.reshape(*weight.shape[:2], -1)
     for tap, met in enumerate(step.met(weight.shape[2:], padded)):
@@ -103,61 +103,61 @@ def _mixed(matrix: Array, z: Array) -> Array:
     return (matrix @ z.reshape(*z.shape[:2], -1)).reshape(len(z), len(matrix), *z.shape[2:])
 
 
-def _average_pool(step: Step, z: Array) -> Array:
+def _average_pool(step: ClaimedOperation, z: Array) -> Array:
     kernel = step.settings["kernel"]
     return np.asarray(sum(step.met(kernel, step.padded(z))) / math.prod(kernel))
 
 
-def _average_pool_transposed(step: Step, u: Array, shape: tuple[int, ...]) -> Array:
+def _average_pool_transposed(step: ClaimedOperation, u: Array, shape: tuple[int, ...]) -> Array:
     kernel, padded = step.settings["kernel"], step.padded(np.zeros((len(u), *shape)))
     for met in step.met(kernel, padded):
         met += u / math.prod(kernel)
     return step.unpadded(padded)
 
 
-def _max_pool(step: Step, z: Array) -> Array:
+def _max_pool(step: ClaimedOperation, z: Array) -> Array:
     return np.asarray(np.maximum.reduce([*step.met(step.settings["kernel"], step.padded(z, fill=-np.inf))]))
 
 
-def _scale(step: Step, z: Array) -> Array:
+def _scale(step: ClaimedOperation, z: Array) -> Array:
     factor, offset = step.per_channel()
     return z * factor + (offset if step.constants else 0.0)
 
 
-def _behind_batch(step: Step) -> tuple[int, ...]:
+def _behind_batch(step: ClaimedOperation) -> tuple[int, ...]:
     return tuple(axis + 1 for axis in step.settings["axes"])
 
 
-def _mean(step: Step, z: Array) -> Array:
+def _mean(step: ClaimedOperation, z: Array) -> Array:
     return np.asarray(z.mean(axis=_behind_batch(step), keepdims=bool(step.settings.get("keep", False))))
 
 
-def _mean_transposed(step: Step, u: Array, shape: tuple[int, ...]) -> Array:
+def _mean_transposed(step: ClaimedOperation, u: Array, shape: tuple[int, ...]) -> Array:
     kept = tuple(1 if axis in step.settings["axes"] else size for axis, size in enumerate(shape))
     count = math.prod(shape[axis] for axis in step.settings["axes"])
     return np.broadcast_to(u.reshape(len(u), *kept) / count, (len(u), *shape))
 
 
-def _downsample(step: Step, z: Array) -> Array:
+def _downsample(step: ClaimedOperation, z: Array) -> Array:
     f, (n, c, h, w) = step.settings["factor"], z.shape
     return z.reshape(n, c, h // f, f, w // f, f).transpose(0, 1, 3, 5, 2, 4).reshape(n, c * f * f, h // f, w // f)
 
 
-def _downsample_transposed(step: Step, u: Array, shape: tuple[int, ...]) -> Array:
+def _downsample_transposed(step: ClaimedOperation, u: Array, shape: tuple[int, ...]) -> Array:
     f, (c, h, w) = step.settings["factor"], shape
     return u.reshape(len(u), c, f, f, h // f, w // f).transpose(0, 1, 4, 2, 5, 3).reshape(len(u), *shape)
 
 
-def _group_sort(step: Step, z: Array) -> Array:
+def _group_sort(step: ClaimedOperation, z: Array) -> Array:
     grouped = z.reshape(len(z), -1, step.settings["size"], *z.shape[2:])
     return -np.sort(-grouped, axis=2).reshape(z.shape)
 
 
-def _activation(step: Step, z: Array) -> Array:
+def _activation(step: ClaimedOperation, z: Array) -> Array:
     return np.asarray(ACTIVATIONS[step.settings["function"]](z, step.settings))
 
 
-def _concatenate_transposed(step: Step, u: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
+def _concatenate_transposed(step: ClaimedOperation, u: Array, shapes: list[tuple[int, ...]]) -> list[Array]:
     axis = step.settings["axis"]
     return np.split(u, np.cumsum([shape[axis] for shape in shapes])[:-1], axis=axis + 1)
 
@@ -189,7 +189,7 @@ ACTIVATIONS: Mapping[str, Callable[[Array, Mapping[str, Any]], Array]] = {
 ALIKE = ("batch_norm", "scale", "add", "activation", "group_sort")
 """The kinds whose inputs have the shape of the output."""
 
-FORWARD: Mapping[str, Callable[[Step, list[Array]], Array]] = {
+FORWARD: Mapping[str, Callable[[ClaimedOperation, list[Array]], Array]] = {
     "dense": lambda step, z: z[0] @ step.weights["weight"].T + step.constant("bias"),
     "convolution": lambda step, z: _convolution(step, z[0]),
     "batch_norm": lambda step, z: _scale(step, z[0]),
@@ -208,7 +208,7 @@ FORWARD: Mapping[str, Callable[[Step, list[Array]], Array]] = {
 }
 """What each kind makes of its inputs."""
 
-TRANSPOSES: Mapping[str, Callable[[Step, Array, list[tuple[int, ...]]], list[Array]]] = {
+TRANSPOSES: Mapping[str, Callable[[ClaimedOperation, Array, list[tuple[int, ...]]], list[Array]]] = {
     "dense": lambda step, u, _: [u @ step.weights["weight"]],
     "convolution": lambda step, u, shapes: [_convolution_transposed(step, u, shapes[0])],
     "batch_norm": lambda step, u, _: [u * step.per_channel()[0]],

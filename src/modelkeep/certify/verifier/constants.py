@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arithmetic import Array, Step
-from .network import Block, Network
+from .arithmetic import Array, ClaimedOperation
+from .network import ClaimedBlock, Network
 
 LARGEST = 3200  # the shorter side of a matrix that is decomposed
 ROUNDING = 1e-10  # relative, of such work in float64; added outward
@@ -56,7 +56,7 @@ def constants(network: Network, norm: str) -> Constants:
         if sources[name] == name:
             return reach[name]
         if name not in blocks:
-            blocks[name] = block_norm(Block(network, sources[name], name), norm)
+            blocks[name] = block_norm(ClaimedBlock(network, sources[name], name), norm)
         return reach[sources[name]] * blocks[name]
 
     for step in network.steps.values():
@@ -64,23 +64,23 @@ def constants(network: Network, norm: str) -> Constants:
             reach[step.name] = Range(1.0, 1.0)
         elif sources[step.name] == step.name:
             parts = [reached(name) for name in step.inputs]
-            own = Range(*(joined(step, [getattr(part, side) for part in parts], norm) for side in ("lower", "upper")))
+            own = Range(*(join(step, [getattr(part, side) for part in parts], norm) for side in ("lower", "upper")))
             reach[step.name] = own * Range(slope(step, norm), slope(step, norm))
     start, classes = sources[network.last], math.prod(network.steps[network.last].shape)
-    rows = Block(network, start, network.last).transpose(np.eye(classes))
+    rows = ClaimedBlock(network, start, network.last).transpose(np.eye(classes))
     pairs = np.stack([_dual(rows - row, norm) for row in rows])
     lower, upper = reach[start].lower * (1 - ROUNDING), reach[start].upper * (1 + ROUNDING)
     return Constants(blocks, pairs * lower, pairs * upper)
 
 
-def joined(step: Step, parts: list[float], norm: str) -> float:
+def join(step: ClaimedOperation, parts: list[float], norm: str) -> float:
     """How far the inputs of a step move together, where each moves by its part."""
     if step.kind == "add":
         return math.fsum(abs(c) * part for c, part in zip(step.settings["coefficients"], parts, strict=True))
     return float(np.linalg.norm(parts, ORDER[norm]))  # a concatenation, or a single one
 
 
-def slope(step: Step, norm: str) -> float:
+def slope(step: ClaimedOperation, norm: str) -> float:
     """How much a step that is not affine can stretch a change."""
     if step.kind == "activation":
         own = max(abs(float(step.settings.get(key, 0.0))) for key in ("slope", "alpha"))
@@ -97,7 +97,7 @@ def slope(step: Step, norm: str) -> float:
     return 1.0  # sorting a group moves values, and never apart
 
 
-def block_norm(block: Block, norm: str) -> Range:
+def block_norm(block: ClaimedBlock, norm: str) -> Range:
     """The norm of the block's linear part."""
     if min(block.rows, block.columns) > LARGEST:
         return Range(_tried(block, norm) * (1 - ROUNDING), _step_by_step(block, norm) * (1 + ROUNDING))
@@ -121,7 +121,7 @@ def _dual(rows: Array, norm: str) -> Array:
     return np.asarray(np.abs(rows).sum(axis=1) if norm == "linf" else np.abs(rows).max(axis=1))
 
 
-def _tried(block: Block, norm: str, rounds: int = 40) -> float:
+def _tried(block: ClaimedBlock, norm: str, rounds: int = 40) -> float:
     """A lower bound: what some vectors are stretched by. In l2, the vectors of the power method."""
     if norm == "l2":
         v = np.random.default_rng(0).standard_normal((1, block.columns))
@@ -134,12 +134,12 @@ def _tried(block: Block, norm: str, rounds: int = 40) -> float:
     return float(np.abs(block.transpose(unit) if norm == "linf" else block.apply(unit)).sum(axis=1).max())
 
 
-def _step_by_step(block: Block, norm: str) -> float:
+def _step_by_step(block: ClaimedBlock, norm: str) -> float:
     """An upper bound: each step's own norm, along the graph from the block's start."""
     gain = {block.start.name: 1.0}
     steps = {step.name: step for step in block.steps}
     for step in block.steps:
-        total = joined(step, [gain[name] for name in step.inputs], norm) * _own_norm(step, norm)
+        total = join(step, [gain[name] for name in step.inputs], norm) * _own_norm(step, norm)
         merged = _as_convolution(step, steps)
         if merged is not None:
             total = min(total, gain[merged[0]] * _convolution_norm(*merged[1:], norm))
@@ -147,7 +147,7 @@ def _step_by_step(block: Block, norm: str) -> float:
     return gain[block.end.name]
 
 
-def _own_norm(step: Step, norm: str) -> float:
+def _own_norm(step: ClaimedOperation, norm: str) -> float:
     if step.kind == "dense":
         return float(np.linalg.norm(step.weights["weight"], ORDER[norm]))
     if step.kind == "convolution":
@@ -160,7 +160,7 @@ def _own_norm(step: Step, norm: str) -> float:
     return 1.0  # mean (a little generous), pad, reshape, permute, downsample
 
 
-def _convolution_norm(weight: Array, step: Step, norm: str) -> float:
+def _convolution_norm(weight: Array, step: ClaimedOperation, norm: str) -> float:
     """An upper bound of the norm of a zero-padded convolution `weight: (out, in / groups, *kernel)`.
 
     Output n of an axis reads the padded input at `stride · n + dilation · tap`. With that position written as
@@ -191,7 +191,9 @@ def _convolution_norm(weight: Array, step: Step, norm: str) -> float:
     return largest
 
 
-def _as_convolution(step: Step, steps: Mapping[str, Step]) -> tuple[str, Array, Step] | None:
+def _as_convolution(
+    step: ClaimedOperation, steps: Mapping[str, ClaimedOperation]
+) -> tuple[str, Array, ClaimedOperation] | None:
     """A convolution of scaled channels, then scaled per channel, or added to its own input, is one convolution again.
 
     The name of its input, its weight, and the step with its other settings; None for all other steps.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import ACTIVATIONS, ALIKE, FORWARD, TRANSPOSES, Array, Step
+from .arithmetic import ACTIVATIONS, ALIKE, FORWARD, TRANSPOSES, Array, ClaimedOperation
 
 
 class Refused(Exception):
@@ -20,9 +20,9 @@ class Network:
     """All steps in the order of the run: the first is the input, the last gives the logits."""
 
     def __init__(self, operations: Sequence[Mapping[str, Any]], tensors: Mapping[str, Array]) -> None:
-        self.steps: dict[str, Step] = {}
+        self.steps: dict[str, ClaimedOperation] = {}
         for written in operations:
-            step = Step(
+            step = ClaimedOperation(
                 *(written["name"], written["kind"], tuple(written["inputs"]), tuple(written["shape"])),
                 written["settings"],
                 {role: tensors[key] for role, key in written["tensors"].items()},
@@ -48,7 +48,7 @@ class Network:
         """The values of all steps for `x: (n, *input shape)`; the last are the logits, `(n, classes)`."""
         values = {self.first: x.astype(np.float64)}
         for step in [*self.steps.values()][1:]:
-            values[step.name] = computed(step, [values[name] for name in step.inputs])
+            values[step.name] = compute(step, [values[name] for name in step.inputs])
         return values
 
     def logits(self, x: Array) -> Array:
@@ -63,13 +63,13 @@ class Network:
         return found
 
 
-class Block:
+class ClaimedBlock:
     """The linear part A of the map from the value of `start` to that of `end`, which is an affine function of it."""
 
     def __init__(self, network: Network, start: str, end: str) -> None:
         self.start, self.end = network.steps[start], network.steps[end]
         self.shapes = {name: step.shape for name, step in network.steps.items()}
-        self.steps: list[Step] = []
+        self.steps: list[ClaimedOperation] = []
         wanted = {end} - {start}
         for step in reversed(network.steps.values()):
             if step.name in wanted:
@@ -81,7 +81,7 @@ class Block:
         """A v, for each row of `v: (n, columns)`: (n, rows)."""
         values = {self.start.name: v.reshape(len(v), *self.start.shape)}
         for step in self.steps:
-            values[step.name] = computed(step, [values[name] for name in step.inputs])
+            values[step.name] = compute(step, [values[name] for name in step.inputs])
         return values[self.end.name].reshape(len(v), -1)
 
     def transpose(self, u: Array) -> Array:
@@ -100,7 +100,7 @@ class Block:
         yield from np.array_split(np.eye(side), min(side, 1 + side * widest // 2**23))
 
 
-def computed(step: Step, inputs: list[Array]) -> Array:
+def compute(step: ClaimedOperation, inputs: list[Array]) -> Array:
     """What the step makes of its inputs, of the shape that it says."""
     try:
         made = FORWARD[step.kind](step, inputs)

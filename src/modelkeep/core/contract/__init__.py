@@ -23,9 +23,9 @@ from modelkeep.core.contract.repetition import check_repetition
 from modelkeep.core.contract.side_effects import (
     PICTURES,
     ContractViolation,
-    broken,
     forbid_side_effects,
     prints_nothing,
+    violation,
 )
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelKeepError
@@ -99,7 +99,7 @@ class _Case:
         except Exception as error:
             if isinstance(error, allowed):
                 return error
-            raise broken(promise, occasion, f"it raised {error!r}") from error
+            raise violation(promise, occasion, f"it raised {error!r}") from error
 
 
 # Each check runs the method in one more way, and returns the reason where it cannot.
@@ -109,21 +109,21 @@ def _result(case: _Case) -> None:
     """A method returns a Result that prints, comes back from JSON and knows its model, data and seed."""
     result = case.run("on good data")
     if not isinstance(result, Result):
-        raise broken(_result, "on good data", f"it returned {type(result).__name__}")
+        raise violation(_result, "on good data", f"it returned {type(result).__name__}")
     text = result.to_json()
     try:
         again = Result.from_json(text).to_json()
     except ModelKeepError as error:
-        raise broken(_result, "read back from JSON", f"the result is refused: {error}") from error
+        raise violation(_result, "read back from JSON", f"the result is refused: {error}") from error
     if again != text:
-        raise broken(_result, "read back from JSON", "it is another result")
+        raise violation(_result, "read back from JSON", "it is another result")
     try:
         str(result)
     except Exception as error:
-        raise broken(_result, "printed", f"it raised {error!r}") from error
+        raise violation(_result, "printed", f"it raised {error!r}") from error
     origin = result.provenance
     if (origin.model, origin.data, origin.seed) != (case.model.fingerprint(), case.data.fingerprint(), case.seed):
-        raise broken(_result, "on good data", f"it says {origin}")
+        raise violation(_result, "on good data", f"it says {origin}")
 
 
 def _repeats_itself(case: _Case) -> None:
@@ -138,7 +138,7 @@ def _same_seed(case: _Case) -> None:
         second = _without_time(case.run("run again"))
     if first != second:
         different = [name for name in first if first[name] != second.get(name)]
-        raise broken(_same_seed, "run again", f"it gave another {', '.join(different)}")
+        raise violation(_same_seed, "run again", f"it gave another {', '.join(different)}")
 
 
 def _bad_input(case: _Case) -> None:
@@ -162,7 +162,7 @@ def _bad_input(case: _Case) -> None:
     }
     for occasion, bad in cases.items():
         if isinstance(bad.attempt(_bad_input, occasion, ModelKeepError), Result):
-            raise broken(_bad_input, occasion, "it returned a result")
+            raise violation(_bad_input, occasion, "it returned a result")
 
 
 def _exception(case: _Case) -> str | None:
@@ -176,7 +176,7 @@ def _exception(case: _Case) -> str | None:
         with _failing_at(call):
             outcome = case.attempt(_exception, occasion, _Injected)
         if not isinstance(outcome, _Injected):
-            raise broken(_exception, occasion, "it went on as if nothing had happened")
+            raise violation(_exception, occasion, "it went on as if nothing had happened")
     return None
 
 
@@ -187,7 +187,7 @@ def _train_mode(case: _Case) -> None:
         part.training = number % 2 == 0  # owners keep parts in eval mode on purpose: one switch cannot restore all
     outcome = other.attempt(_train_mode, "in train mode", ModelKeepError)
     if isinstance(outcome, Result) and _without_time(outcome) != _without_time(case.run("in eval mode")):
-        raise broken(_train_mode, "in train mode", "it gave another result")
+        raise violation(_train_mode, "in train mode", "it gave another result")
 
 
 def _half_trained(case: _Case) -> None:

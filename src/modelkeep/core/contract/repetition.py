@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from modelkeep.core.contract.side_effects import broken
+from modelkeep.core.contract.side_effects import violation
 from modelkeep.core.method import declaration_of, settings_of
 from modelkeep.core.results import Result
 
@@ -15,18 +15,18 @@ def check_repetition(promise: Callable[..., Any], method: object, result: Result
     said, declared = result.provenance, declaration_of(method)
     assert declared is not None
     if said.method != f"{declared.family}/{declared.name}" or said.settings != settings_of(method):
-        raise broken(promise, "on good data", f"it says that {said.method} with {said.settings} made it")
+        raise violation(promise, "on good data", f"it says that {said.method} with {said.settings} made it")
     if Result.from_json(result.to_json()).provenance.settings != said.settings:
-        raise broken(promise, "read back from JSON", "it says other settings")
+        raise violation(promise, "read back from JSON", "it says other settings")
     classes = _classes_of(method)
     if classes is None:
         return
     try:
         again = eval(said.python, classes)
     except Exception as error:
-        raise broken(promise, f"made again by {said.python}", f"that raised {error!r}") from error
+        raise violation(promise, f"made again by {said.python}", f"that raised {error!r}") from error
     if again != method:
-        raise broken(promise, f"made again by {said.python}", "it is another method")
+        raise violation(promise, f"made again by {said.python}", "it is another method")
 
 
 def _classes_of(value: object) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ class ContractViolation(AssertionError):
     """A method broke a promise that all methods give."""
 
 
-def broken(promise: Callable[..., Any], occasion: str, what: str) -> ContractViolation:
+def violation(promise: Callable[..., Any], occasion: str, what: str) -> ContractViolation:
     """The one form of message: the promise, when it was broken, and how."""
     return ContractViolation(f"{promise.__doc__} Broken {occasion}: {what}.")
 
@@ -52,7 +52,7 @@ def forbid_side_effects(model: Model, data: Data, occasion: str) -> Iterator[Non
                 changed = [name for name in {**was, **now} if was.get(name, _GONE) != now.get(name, _GONE)]
                 if changed:
                     more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
-                    raise broken(picture, occasion, f"it changed {', '.join(changed[:3])}{more}")
+                    raise violation(picture, occasion, f"it changed {', '.join(changed[:3])}{more}")
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def prints_nothing(occasion: str) -> Iterator[None]:
         try:
             os.dup2(paper.fileno(), 1)
             os.dup2(paper.fileno(), 2)
-            # Python's own streams need not end in these descriptors. A warning is no print, wherever it is shown.
+            # Python's own streams need not end in these descriptors. A warning does not count as a print.
             with redirect_stdout(paper), redirect_stderr(paper), warnings.catch_warnings(record=True):
                 yield
         finally:
@@ -75,7 +75,7 @@ def prints_nothing(occasion: str) -> Iterator[None]:
             paper.seek(0)
             printed = paper.read()
             if printed:
-                raise broken(prints_nothing, occasion, f"it printed {printed[:80]!r}")
+                raise violation(prints_nothing, occasion, f"it printed {printed[:80]!r}")
 
 
 def picture_of_model(model: Model, data: Data) -> Picture:

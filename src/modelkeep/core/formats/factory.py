@@ -1,4 +1,4 @@
-"""Building a module with the factory that somebody names: the user may name any, a file only one of ours."""
+"""Factories that build a module. The user may name any; a file may only name one of ours."""
 
 from __future__ import annotations
 

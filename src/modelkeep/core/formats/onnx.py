@@ -136,7 +136,7 @@ def _build(
             values[node.output[0]] = next(torch.as_tensor(value) for value in attributes.values())
             continue
         inputs = [values[name] for name in node.input]
-        step = Step(_kind(node, opset), attributes, inputs, path)
+        step = OnnxNode(_kind(node, opset), attributes, inputs, path)
         given = [value for value in inputs if isinstance(value, fx.Node)]
         if given:
             name = _unused(node.name or node.output[0], root)
@@ -198,7 +198,7 @@ def _unused(name: str, root: nn.Module) -> str:
     return tried
 
 
-class Step(nn.Module):
+class OnnxNode(nn.Module):
     """One operation of the graph, with the inputs that are known beforehand as its own parameters and buffers."""
 
     def __init__(self, kind: str, attributes: dict[str, Any], inputs: Sequence[Any], path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from modelkeep.core.errors import SliceError
-from modelkeep.core.slices.layout import Layout, laid
+from modelkeep.core.slices.layout import Layout, lay_out
 
 FIXED = (type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -84,7 +84,7 @@ class Crossing:
                 "cross the cut, but something else was computed."
             )
         return tuple(
-            laid(v if ahead is None else v.permute(ahead.order), back=back)
+            lay_out(v if ahead is None else v.permute(ahead.order), back=back)
             for v, ahead, back in zip(row, self.ahead, self.back, strict=True)
         )
 
@@ -103,7 +103,7 @@ def _layouts(row: Sequence[Any]) -> tuple[Layout | None, ...]:
 
 def _as_it_lay(value: torch.Tensor, ahead: Layout) -> torch.Tensor:
     ordered = value.permute(ahead.inverse)
-    return ordered if ahead.dense else laid(ordered, ahead=ahead)
+    return ordered if ahead.dense else lay_out(ordered, ahead=ahead)
 
 
 def _plain(value: Any) -> Any:

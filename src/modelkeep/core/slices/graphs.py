@@ -140,7 +140,7 @@ def _cut_graph(module: nn.Module, place: Place, until: Place | None) -> _Program
     return _Programs(head, tail, tuple(node.name for node in carried))
 
 
-def followed(module: nn.Module, leaves: tuple[type[nn.Module], ...]) -> fx.Graph:
+def trace_graph(module: nn.Module, leaves: tuple[type[nn.Module], ...]) -> fx.Graph:
     """The graph of the network, or Untraceable; modules of the classes `leaves` are not looked into."""
     return _trace(module, leaves)[1]
 

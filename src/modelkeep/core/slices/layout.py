@@ -87,7 +87,7 @@ class _Laid(torch.autograd.Function):
         return gradient if ctx.back is None else ctx.back.lay(gradient), None, None
 
 
-def laid(value: torch.Tensor, *, ahead: Layout | None = None, back: Layout | None = None) -> torch.Tensor:
+def lay_out(value: torch.Tensor, *, ahead: Layout | None = None, back: Layout | None = None) -> torch.Tensor:
     """`value` in the layout `ahead`, with its gradient in the layout `back`; None leaves it as it comes."""
     if ahead is None and back is None:
         return value

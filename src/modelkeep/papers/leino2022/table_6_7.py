@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from modelkeep.attack import pgd
 from modelkeep.certify.certification import Certify
 from modelkeep.certify.objectives import EMMA, CertifiedObjective, GloRoTrades
-from modelkeep.certify.training import orthogonal
+from modelkeep.certify.training import make_orthogonal
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
@@ -108,7 +108,7 @@ def trained(train: Data, method: str, training: Training, seed: int, checkpoint:
         module, objective = factory(train.input_shape, len(train.classes)), training.objective()
     else:
         module = factory(train.input_shape, len(train.classes), activation="relu")
-    orthogonal(module, seed)
+    make_orthogonal(module, seed)
     model = Model(module, input_shape=train.input_shape, classes=train.classes, bounds=train.bounds)
     fit(model, train, objective, training.recipe, seed=seed, checkpoint=checkpoint)
     return model

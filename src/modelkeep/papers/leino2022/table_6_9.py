@@ -19,7 +19,7 @@ from torch import nn
 from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Standard
 from modelkeep.certify.lower_bounds import LipschitzSearch
-from modelkeep.certify.training import orthogonal, train_certified
+from modelkeep.certify.training import make_orthogonal, train_certified
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
@@ -48,7 +48,7 @@ def steepness(
 def trained(train: Data, method: str, radius: float, network: str, epochs: int, seed: int) -> Model:
     """A `standard` network or a `GloRo` Net."""
     module = _NETWORKS[network](train.input_shape, len(train.classes))
-    orthogonal(module, seed)
+    make_orthogonal(module, seed)
     model = Model(module, input_shape=train.input_shape, classes=train.classes, bounds=train.bounds)
     recipe = Recipe(epochs=epochs, batch_size=256, learning_rate=Linear(2e-3, 0.0))
     checkpoint = workdir() / "training"
