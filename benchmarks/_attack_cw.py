@@ -16,7 +16,7 @@ import torch
 
 from _measure import interleaved
 from modelkeep import Data, Model
-from modelkeep.attack.nearest.cw import cw
+from modelkeep.attack.minimum_norm.cw import CW
 
 CONSTANTS, STEPS, EXAMPLES = 9, 100, 64
 Run = Callable[[], torch.Tensor]
@@ -38,7 +38,7 @@ def foolbox(package: ModuleType, model: Model, data: Data) -> Run:
 def cw_figures(model: Model, data: Data, peers: Mapping[str, ModuleType], *, seed: int) -> dict[str, float]:
     """How much longer the fastest peer takes, and our mean norm over the best peer's, where all succeed."""
     data = data.take(torch.nonzero(model.predict(data.x) == data.y).flatten()).first(EXAMPLES)
-    rivals: dict[str, Run] = {"ours": lambda: cw(model, data, seed=seed).adversarial}
+    rivals: dict[str, Run] = {"ours": lambda: CW()(model, data, seed=seed).adversarial}
     if "torchattacks" in peers:
         rivals["torchattacks"] = torchattacks(peers["torchattacks"], model, data, 0.01)
         rivals["torchattacks_fast"] = torchattacks(peers["torchattacks"], model, data, 0.1)

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from _attack_cw import cw_figures
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.norms import Norm
 from modelkeep.harden import pgd_training
 from modelkeep.training import Recipe, fit
@@ -48,7 +48,7 @@ def contested(model: Model, data: Data, norm: Norm, seed: int) -> float:
     low, high = 0.0, NORMS[norm]
     for _ in range(6):
         radius = (low + high) / 2
-        standing = pgd(model, data.first(128), norm=norm, radius=radius, steps=10, seed=seed).robust_accuracy.value
+        standing = PGD(norm=norm, radius=radius, steps=10)(model, data.first(128), seed=seed).robust_accuracy.value
         low, high = (radius, high) if standing > 0.5 else (low, radius)
     return radius
 
@@ -129,7 +129,7 @@ def main() -> None:
             radius = contested(model, test, norm, options.seed)
 
             def ours(model: Model = model, norm: Norm = norm, radius: float = radius) -> torch.Tensor:
-                return pgd(model, test, norm=norm, radius=radius, steps=STEPS, seed=options.seed).adversarial
+                return PGD(norm=norm, radius=radius, steps=STEPS)(model, test, seed=options.seed).adversarial
 
             rivals: dict[str, Run] = {"floor": floor(model, test), "ours": ours}
             rivals |= {name: PEERS[name](peer, model, test, norm, radius) for name, peer in peers.items()}

@@ -22,12 +22,10 @@ EXPORTS = {
         check_method datasets pretrained
     """,
     "attack": """
-        LEAST_LIKELY Attacked Ball Case ProxySet RobustnessCurve Search Target Transferred Upset apgd bim boundary
-        bpda carry_out cw ddn deepfool eot fab fgsm fmn ilcm jsma kept lbfgs one_pixel pgd proxy_set
-        robustness_curve square standard transfer upset
+        APGD BIM CW DDN FAB FGSM FMN ILCM JSMA LBFGS LEAST_LIKELY PGD UPSET APGDTargeted Attack Attacked
+        Boundary BoundedAttack Case DeepFool Momentum OnePixel ProxySet RobustnessCurve Square Standard Target
+        Transfer Transferred Upset bpda eot proxy_set resume_from robustness_curve
     """,
-    "attack.transfer": "Momentum Proxy ProxySet Transferred proxy_set train_proxy transfer",
-    "attack.universal": "Upset upset",
     "audit": "Audit Finding Section Settings audit render_audit write_audit",
     "bias": """
         Amplification Asymmetry ExpertMitigation MeasureAmplification MeasureAsymmetry Mitigated

@@ -25,7 +25,7 @@ from torch import nn
 
 from govern.meeting import Meeting
 from govern.parties import found
-from modelkeep.attack import cw, pgd, square
+from modelkeep.attack import CW, PGD, Square
 from modelkeep.attack.result import Attacked
 from modelkeep.bias import MeasureAmplification
 from modelkeep.certify import Certify, lipschitz
@@ -167,19 +167,19 @@ def of_attack(attack: Callable[[Model, Data], Attacked]) -> Tensors:
 
 
 def of_pgd() -> Tensors:
-    return of_attack(lambda model, data: pgd(model, data, norm="linf", radius=0.08, steps=8, restarts=2, seed=5))
+    return of_attack(lambda model, data: PGD(norm="linf", radius=0.08, steps=8, restarts=2)(model, data, seed=5))
 
 
 def of_pgd_l2() -> Tensors:
-    return of_attack(lambda model, data: pgd(model, data, norm="l2", radius=0.6, steps=8, seed=5))
+    return of_attack(lambda model, data: PGD(norm="l2", radius=0.6, steps=8)(model, data, seed=5))
 
 
 def of_square() -> Tensors:
-    return of_attack(lambda model, data: square(model, data, norm="linf", radius=0.15, queries=60, seed=6))
+    return of_attack(lambda model, data: Square(norm="linf", radius=0.15, queries=60)(model, data, seed=6))
 
 
 def of_cw() -> Tensors:
-    return of_attack(lambda model, data: cw(model, data, norm="l2", steps=12, binary_search_steps=3, seed=7))
+    return of_attack(lambda model, data: CW(norm="l2", steps=12, binary_search_steps=3)(model, data, seed=7))
 
 
 def of_influence() -> Tensors:

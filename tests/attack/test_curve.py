@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
 from torch import nn
 
 from modelkeep import Data, Model, Result
-from modelkeep.attack import Attacked, Ball
-from modelkeep.attack.curve import robustness_curve
-from modelkeep.attack.frame import carry_out
-from modelkeep.attack.gradient.pgd import PGD, pgd
+from modelkeep.attack import PGD, Attack, Attacked, Case, robustness_curve
+from modelkeep.core.access import Weights
 from modelkeep.core.errors import InputError
-from modelkeep.core.norms import Norm
 
 
 def linear_model() -> Model:
@@ -38,17 +33,13 @@ def examples(model: Model) -> tuple[Data, torch.Tensor]:
     return Data(x, y, model.classes), distance
 
 
-def nearest(model: Model, data: Data, *, norm: Norm = "l2", seed: int) -> Attacked:
-    """A minimum-norm attack on linear models: onto the boundary and a little beyond."""
+class Onto(Attack):
+    """The smallest change of linear models: onto the boundary and a little beyond."""
 
-    class Onto(PGD):
-        def __call__(self, case) -> torch.Tensor:  # type: ignore[no-untyped-def]
-            gradient, logits = case.gradient(case.original, case.lead)
-            ahead = -case.lead(logits)[:, None]
-            step: torch.Tensor = 1.001 * ahead * gradient / gradient.square().sum(dim=1, keepdim=True)
-            return case.original + step  # type: ignore[no-any-return]
-
-    return carry_out(model, data, [Onto()], attack="onto", ball=Ball(norm, None, model.bounds), seed=seed)
+    def search(self, case: Case[Weights], /) -> torch.Tensor:
+        gradient, logits = case.gradient(case.original, case.lead)
+        ahead = -case.lead(logits)[:, None]
+        return case.original + 1.001 * ahead * gradient / gradient.square().sum(dim=1, keepdim=True)
 
 
 @pytest.mark.parametrize("kind", ["in a ball", "smallest change"])
@@ -56,7 +47,7 @@ def test_the_accuracies_are_those_of_the_closed_form(kind: str) -> None:
     model = linear_model()
     data, distance = examples(model)
     radii = [float(distance.quantile(share)) for share in (0.9, 0.3, 0.5, 0.7)]
-    attack = partial(pgd, norm="l2", steps=60) if kind == "in a ball" else nearest
+    attack = PGD(norm="l2", radius=1.0, steps=60) if kind == "in a ball" else Onto()
     found = robustness_curve(model, data, attack, radii, seed=0)
     assert found.radii == (0.0, *sorted(radii))
     for radius, accuracy in zip(found.radii, found.accuracy, strict=True):
@@ -73,11 +64,12 @@ def test_it_never_rises_and_attacks_again_only_what_fell() -> None:
     radii = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
     sizes = []
 
-    def attack(model: Model, data: Data, *, radius: float, seed: int) -> Attacked:
-        sizes.append(len(data))
-        return pgd(model, data, norm="l2", radius=radius, steps=5, seed=seed)
+    class Counted(PGD):
+        def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Attacked:
+            sizes.append(len(data))
+            return super().__call__(model, data, seed=seed)
 
-    found = robustness_curve(model, data, attack, radii, seed=0)
+    found = robustness_curve(model, data, Counted(norm="l2", radius=1.0, steps=5), radii, seed=0)
     values = [accuracy.value for accuracy in found.accuracy]
     assert values == sorted(values, reverse=True)
     assert values[0] > values[3] > values[-1]
@@ -85,15 +77,15 @@ def test_it_never_rises_and_attacks_again_only_what_fell() -> None:
     # At each radius, those that fell at the next larger one and are not known to fall within this one.
     fell = [200 - round(200 * value) for value in values]
     assert all(size <= at_larger for size, at_larger in zip(sizes[1:], fell[:1:-1], strict=False))
-    separately = sum(pgd(model, data, norm="l2", radius=r, steps=5, seed=0).gradients for r in radii)
+    separately = sum(PGD(norm="l2", radius=r, steps=5)(model, data, seed=0).gradients for r in radii)
     assert found.gradients < 0.8 * separately
 
 
 def test_one_run_is_enough_for_the_smallest_change() -> None:
     model = linear_model()
     data, _ = examples(model)
-    found = robustness_curve(model, data, nearest, [0.1, 0.2, 0.3], seed=0)
-    whole = nearest(model, data, seed=0)
+    found = robustness_curve(model, data, Onto(), [0.1, 0.2, 0.3], seed=0)
+    whole = Onto()(model, data, seed=0)
     assert found.queries == whole.queries
     assert [a.value for a in found.accuracy[1:]] == [whole.accuracy_at(r).value for r in (0.1, 0.2, 0.3)]
 
@@ -101,7 +93,7 @@ def test_one_run_is_enough_for_the_smallest_change() -> None:
 def test_it_prints_draws_and_comes_back_from_json() -> None:
     model = linear_model()
     data, _ = examples(model)
-    found = robustness_curve(model, data, partial(pgd, steps=3), [0.1, 0.2], seed=0)
+    found = robustness_curve(model, data, PGD(radius=1.0, steps=3), [0.1, 0.2], seed=0)
     assert "accuracy at 0.1" in str(found)
     assert found.draw().axes[0].get_xlabel() == "radius, linf"
     back = Result.from_json(found.to_json())
@@ -114,10 +106,4 @@ def test_nonsense_is_refused() -> None:
     data, _ = examples(model)
     for radii in ([], [0.0, 1.0], [-1.0]):
         with pytest.raises(InputError, match="'radii' parameter of robustness_curve"):
-            robustness_curve(model, data, pgd, radii, seed=0)
-
-    def fixed(model: Model, data: Data, *, seed: int) -> Attacked:
-        return pgd(model, data, radius=0.3, steps=2, seed=seed)
-
-    with pytest.raises(InputError, match=r"left to the curve. It is set to 0.3"):
-        robustness_curve(model, data, fixed, [0.1], seed=0)
+            robustness_curve(model, data, PGD(radius=1.0), radii, seed=0)

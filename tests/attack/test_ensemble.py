@@ -15,12 +15,13 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack.blind.square import Square
 from modelkeep.attack.case import Search
-from modelkeep.attack.ensemble import standard
+from modelkeep.attack.ensemble import Standard
 from modelkeep.attack.frame import carry_out
-from modelkeep.attack.gradient.apgd import AutoPGD, AutoPGDTargeted
-from modelkeep.attack.nearest.fab import FAB
+from modelkeep.attack.gradient.apgd import APGD
+from modelkeep.attack.gradient.apgd_targeted import APGDTargeted
+from modelkeep.attack.minimum_norm.fab import FAB
+from modelkeep.attack.query.square import Square
 from modelkeep.attack.result import Attacked
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import Ball, Norm
@@ -120,7 +121,7 @@ def test_no_peer_finds_what_the_ensemble_could_not(
     models: dict[str, Model], digits: tuple[Data, Data], name: str, norm: Norm
 ) -> None:
     model, data, radius = models[name], digits[1], RADII[name, norm]
-    ours = standard(model, data, norm=norm, radius=radius, steps=25, queries=200, seed=0)
+    ours = Standard(norm=norm, radius=radius, steps=25, queries=200)(model, data, seed=0)
     stands = ours.after == data.y
     assert 60 <= int(stands.sum()) <= 140
     # Beside those that stand, some that fell: a peer that wins hardly any of these would be set up wrongly. With so few
@@ -155,10 +156,14 @@ def test_it_is_at_least_as_strong_as_each_of_its_parts(
 ) -> None:
     model, data = models["hardened"], digits[1].first(80)
     radius = {"linf": 0.15, "l2": 0.6, "l1": 1.5}[norm]
-    whole = standard(model, data, norm=norm, radius=radius, steps=15, targets=3, queries=60, seed=0)
+    whole = Standard(norm=norm, radius=radius, steps=15, targets=3, queries=60)(model, data, seed=0)
     assert 10 < int(whole.success.sum()) < 70
-    assert not (alone(AutoPGD(15), model, data, norm, radius).success & ~whole.success).any()
-    for search in (AutoPGDTargeted(15, 3), FAB(15, 3), Square(60)):
+    assert not (alone(APGD(radius=radius, steps=15), model, data, norm, radius).success & ~whole.success).any()
+    for search in (
+        APGDTargeted(radius=radius, steps=15, targets=3),
+        FAB(norm=norm, steps=15, targets=3),
+        Square(radius=radius, queries=60),
+    ):
         part = alone(search, model, data, norm, radius)
         assert int((part.success & ~whole.success).sum()) <= 1  # alone it draws another start, which may be luckier
     assert sum(whole.solved_by.values()) == int((whole.success & (whole.before == data.y)).sum())
@@ -189,7 +194,7 @@ def test_with_few_classes_or_many_it_finds_exactly_what_the_closed_form_allows(n
     distance = (logits.gather(1, data.y[:, None]) - logits) / lengths
     distance = distance.scatter(1, data.y[:, None], torch.inf).amin(dim=1)
     radius = float(distance.median())
-    found = standard(model, data, norm=norm, radius=radius, steps=30, queries=20, seed=0)
+    found = Standard(norm=norm, radius=radius, steps=30, queries=20)(model, data, seed=0)
     clear = (distance - radius).abs() > 0.03 * radius
     assert torch.equal(found.success[clear], (distance < radius)[clear])
     assert not any("masked" in note for note in found.health)
@@ -200,7 +205,7 @@ def test_a_target_and_a_mask_are_kept() -> None:
     data = data_for(model)
     mask = torch.ones(1, 3, 4, dtype=torch.bool)
     mask[:, 0] = False
-    found = standard(model, data, radius=0.4, steps=15, queries=20, target="2", mask=mask, batch_size=17, seed=0)
+    found = Standard(radius=0.4, steps=15, queries=20, target="2", mask=mask, batch_size=17)(model, data, seed=0)
     assert torch.equal(found.success, found.after == 2)
     assert int((found.success & (found.before != 2)).sum()) > 5
     assert torch.equal(found.adversarial[:, :, 0], data.x[:, :, 0])
@@ -215,7 +220,7 @@ def test_gradients_that_lie_are_suspected() -> None:
             return torch.stack([score, -score], dim=1)
 
     model = Model(Lying(), input_shape=(8,), classes=2)
-    found = standard(model, data_for(model), radius=0.2, steps=15, queries=100, seed=0)
+    found = Standard(radius=0.2, steps=15, queries=100)(model, data_for(model), seed=0)
     assert found.solved_by["Square"] > 10
     assert any("masked gradients suspected: Square, which sees no gradient" in note for note in found.health)
 
@@ -227,11 +232,11 @@ def test_a_random_model_is_noticed() -> None:
             return torch.stack([score, -score], dim=1)
 
     model = Model(Noisy(), input_shape=(8,), classes=2)
-    found = standard(model, data_for(model), radius=0.05, steps=5, queries=5, seed=0)
+    found = Standard(radius=0.05, steps=5, queries=5)(model, data_for(model), seed=0)
     assert any("the model is random" in note for note in found.health)
 
 
 def test_nonsense_is_refused() -> None:
     model = linear_model(2, (6,), None)
-    with pytest.raises(InputError, match="'norm' parameter of standard must be 'linf', 'l2' or 'l1'"):
-        standard(model, data_for(model), norm="l0", radius=3, seed=0)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'norm' parameter of Standard must be one of 'linf', 'l2', 'l1'"):
+        Standard(norm="l0", radius=3)(model, data_for(model), seed=0)  # type: ignore[arg-type]

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack import Attacked, Ball, Case
+from modelkeep.attack import APGD, BIM, FGSM, ILCM, PGD, APGDTargeted, Attacked, Case
 from modelkeep.attack.case import Search
 from modelkeep.attack.frame import carry_out
-from modelkeep.attack.gradient.apgd import AutoPGD, AutoPGDTargeted
-from modelkeep.attack.gradient.fgsm import FGSM
-from modelkeep.attack.gradient.ilcm import ILCM
-from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.attack.health import MASKED
 from modelkeep.core.access import Labels, Scores, Weights
 from modelkeep.core.errors import InputError
-from modelkeep.core.norms import Norm
+from modelkeep.core.norms import Ball, Norm
 
-SEARCHES: list[Search] = [FGSM(), PGD(8), PGD(8, random_start=False), ILCM(8), AutoPGD(8), AutoPGDTargeted(8)]
+SHORT: dict[str, Any] = {"radius": 0.3, "steps": 8}
+SEARCHES: list[Search] = [
+    FGSM(radius=0.3),
+    PGD(**SHORT),
+    BIM(**SHORT),
+    ILCM(**SHORT),
+    APGD(**SHORT),
+    APGDTargeted(**SHORT),
+]
 
 
 @pytest.fixture
@@ -47,10 +51,10 @@ class Guess:
     """A search without gradients: random corners of the ball, the first that is answered as wanted."""
 
     tries: int = 50
-    name: ClassVar[str] = "Guess"
+    title: ClassVar[str] = "Guess"
     sees: ClassVar[type[Scores]] = Scores
 
-    def __call__(self, case: Case[Scores]) -> torch.Tensor:
+    def search(self, case: Case[Scores]) -> torch.Tensor:
         best = case.original.clone()
         for _ in range(self.tries):
             noise = torch.rand(best.shape, generator=case.generator)
@@ -64,17 +68,17 @@ class Guess:
 class Scripted:
     """Returns what it is told to, and notes which examples it was asked about."""
 
-    name: str
+    title: str
     answers: torch.Tensor
     asked: list[list[int]] = field(default_factory=list)
     sees: ClassVar[type[Labels]] = Labels
 
-    def __call__(self, case: Case[Labels]) -> torch.Tensor:
+    def search(self, case: Case[Labels]) -> torch.Tensor:
         self.asked.append(case.index.tolist())
         return self.answers[case.index]
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.name)
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.title)
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 @pytest.mark.parametrize("shape", ["one for all", "one per example", "one per channel"])
 def test_a_mask_is_respected_to_the_bit(model: Model, data: Data, norm: Norm, shape: str, search: Search) -> None:
@@ -101,12 +105,14 @@ def test_a_mask_that_allows_nothing_solves_nothing(model: Model, data: Data) -> 
 def test_a_wrong_mask_is_refused(model: Model, data: Data) -> None:
     ball = Ball("linf", 0.5, model.bounds)
     with pytest.raises(InputError, match=r"must be a boolean tensor, True where the input may change. Got torch.float"):
-        carry_out(model, data, [FGSM()], attack="it", ball=ball, mask=torch.ones(4, 4), seed=0)
+        carry_out(model, data, [FGSM(radius=0.5)], attack="it", ball=ball, mask=torch.ones(4, 4), seed=0)
     with pytest.raises(InputError, match=r"must broadcast to the inputs' shape \(50, 2, 4, 4\). Got \(3, 4\)"):
-        carry_out(model, data, [FGSM()], attack="it", ball=ball, mask=torch.ones(3, 4, dtype=torch.bool), seed=0)
+        carry_out(
+            model, data, [FGSM(radius=0.5)], attack="it", ball=ball, mask=torch.ones(3, 4, dtype=torch.bool), seed=0
+        )
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.name)
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.title)
 def test_how_examples_are_divided_into_batches_does_not_matter(model: Model, data: Data, search: Search) -> None:
     ball = Ball("l2", 0.5, model.bounds)
     whole, parts = (
@@ -152,14 +158,19 @@ def test_what_gradients_miss_and_guesses_find_is_suspicious(model: Model, data: 
     coarse = Model(Coarse(), input_shape=(2, 4, 4), classes=model.classes)
     seen = Data(data.x, coarse.predict(data.x), data.classes)
     ball = Ball("linf", 0.2, coarse.bounds)
-    found = carry_out(coarse, seen, [PGD(10), Guess()], attack="it", ball=ball, seed=0)
+    found = carry_out(coarse, seen, [PGD(radius=0.2, steps=10), Guess()], attack="it", ball=ball, seed=0)
     assert found.solved_by["Guess"] > 5
     assert any(f"{MASKED}: Guess, which sees no gradient, solved" in note for note in found.health)
-    others: list[list[Search]] = [[PGD(10), PGD(10)], [Guess(), PGD(10)]]  # nobody blind comes after a gradient
+    others: list[list[Search]] = [
+        [PGD(radius=0.2, steps=10), PGD(radius=0.2, steps=10)],
+        [Guess(), PGD(radius=0.2, steps=10)],
+    ]  # nobody blind comes after a gradient
     for searches in others:
         found = carry_out(coarse, seen, searches, attack="it", ball=ball, seed=0)
         assert not any("which sees no gradient" in note for note in found.health)
-    plain = carry_out(model, data, [AutoPGD(50), Guess()], attack="it", ball=Ball("linf", 0.1, model.bounds), seed=0)
+    plain = carry_out(
+        model, data, [APGD(radius=0.1, steps=50), Guess()], attack="it", ball=Ball("linf", 0.1, model.bounds), seed=0
+    )
     assert not any("which sees no gradient" in note for note in plain.health)
 
 
@@ -199,19 +210,19 @@ def test_passes_are_counted(model: Model, data: Data) -> None:
         Counting.seen = 0
         return carry_out(counting, data, searches, attack="it", ball=Ball("linf", 0.05, model.bounds), seed=0)
 
-    one = run(FGSM())
+    one = run(FGSM(radius=0.5))
     # Once for the answers before, twice eight to see whether they are random, and once to verify.
     assert (one.queries, one.gradients, Counting.seen) == (50, 50, 50 + 50 + 16 + 50)
-    both = run(FGSM(), PGD(4))
+    both = run(FGSM(radius=0.5), PGD(radius=0.05, steps=4))
     assert both.queries == both.gradients
     assert Counting.seen == 50 + 16 + both.queries + 50 + int((~one.success).sum())
 
 
 def test_a_view_gives_no_more_than_the_search_asked_for(model: Model, data: Data) -> None:
     class Nosy(Scripted):
-        def __call__(self, case: Case[Labels]) -> torch.Tensor:
+        def search(self, case: Case[Labels]) -> torch.Tensor:
             assert not isinstance(case.view, Scores)
             assert not isinstance(case.view, Weights)
-            return super().__call__(case)
+            return super().search(case)
 
     carry_out(model, data, [Nosy("nosy", data.x)], attack="it", ball=Ball("l2", 1.0, model.bounds), seed=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,53 +12,55 @@ from torch import nn
 
 from attack.peers import peer
 from modelkeep import Data, Model, Preprocessing
-from modelkeep.attack import Attacked
-from modelkeep.attack.blind.boundary import boundary
-from modelkeep.attack.blind.one_pixel import one_pixel
-from modelkeep.attack.blind.square import square
-from modelkeep.attack.ensemble import standard
-from modelkeep.attack.gradient.apgd import apgd
-from modelkeep.attack.gradient.bim import bim
-from modelkeep.attack.gradient.fgsm import fgsm
-from modelkeep.attack.gradient.ilcm import ilcm
-from modelkeep.attack.gradient.pgd import pgd
+from modelkeep.attack import (
+    APGD,
+    BIM,
+    CW,
+    DDN,
+    FAB,
+    FGSM,
+    FMN,
+    ILCM,
+    JSMA,
+    LBFGS,
+    PGD,
+    Attack,
+    Boundary,
+    DeepFool,
+    OnePixel,
+    Square,
+    Standard,
+)
 from modelkeep.attack.health import MASKED
-from modelkeep.attack.nearest.cw import cw
-from modelkeep.attack.nearest.ddn import ddn
-from modelkeep.attack.nearest.deepfool import deepfool
-from modelkeep.attack.nearest.fab import fab
-from modelkeep.attack.nearest.fmn import fmn
-from modelkeep.attack.nearest.jsma import jsma
-from modelkeep.attack.nearest.lbfgs import lbfgs
 from modelkeep.core.errors import ModelKeepError
 
 # A new attack gets a line here, with a budget at which about half of the examples below fall.
-SEE_WEIGHTS: dict[str, Callable[..., Attacked]] = {
-    "fgsm": partial(fgsm, radius=0.15),
-    "bim": partial(bim, radius=0.15, steps=10),
-    "ilcm": partial(ilcm, radius=0.5, steps=10),
-    "ilcm, unbounded": partial(ilcm, steps=20),
-    "pgd, linf": partial(pgd, radius=0.15, steps=10),
-    "pgd, l2": partial(pgd, norm="l2", radius=0.5, steps=10),
-    "pgd, l1": partial(pgd, norm="l1", radius=1.5, steps=10),
-    "apgd, ce": partial(apgd, radius=0.15, steps=20),
-    "apgd, dlr": partial(apgd, norm="l2", radius=0.5, loss="dlr", steps=20),
-    "apgd, l1": partial(apgd, norm="l1", radius=1.5, steps=20),
-    "deepfool": partial(deepfool, steps=20),
-    "fab": partial(fab, steps=10),
-    "ddn": partial(ddn, steps=30),
-    "fmn": partial(fmn, norm="linf", steps=30),
-    "cw": partial(cw, steps=20, binary_search_steps=4),
-    "cw, linf": partial(cw, norm="linf", steps=20, binary_search_steps=4),
-    "cw, l0": partial(cw, norm="l0", steps=10, binary_search_steps=2),
-    "jsma": partial(jsma, max_share=0.4),
-    "lbfgs": partial(lbfgs, steps=10, bisections=4),
-    "standard": partial(standard, radius=0.15, steps=10, queries=100),
+SEE_WEIGHTS: dict[str, Attack] = {
+    "fgsm": FGSM(radius=0.15),
+    "bim": BIM(radius=0.15, steps=10),
+    "ilcm": ILCM(radius=0.5, steps=10),
+    "ilcm, unbounded": ILCM(steps=20),
+    "pgd, linf": PGD(radius=0.15, steps=10),
+    "pgd, l2": PGD(norm="l2", radius=0.5, steps=10),
+    "pgd, l1": PGD(norm="l1", radius=1.5, steps=10),
+    "apgd, ce": APGD(radius=0.15, steps=20),
+    "apgd, dlr": APGD(norm="l2", radius=0.5, loss="dlr", steps=20),
+    "apgd, l1": APGD(norm="l1", radius=1.5, steps=20),
+    "deepfool": DeepFool(steps=20),
+    "fab": FAB(steps=10),
+    "ddn": DDN(steps=30),
+    "fmn": FMN(norm="linf", steps=30),
+    "cw": CW(steps=20, binary_search_steps=4),
+    "cw, linf": CW(norm="linf", steps=20, binary_search_steps=4),
+    "cw, l0": CW(norm="l0", steps=10, binary_search_steps=2),
+    "jsma": JSMA(max_share=0.4),
+    "lbfgs": LBFGS(steps=10, bisections=4),
+    "standard": Standard(radius=0.15, steps=10, queries=100),
 }
-BLIND: dict[str, Callable[..., Attacked]] = {
-    "square": partial(square, radius=0.2, queries=200),
-    "one pixel": partial(one_pixel, pixels=3, population=20, generations=15),
-    "boundary": partial(boundary, queries=200),
+BLIND: dict[str, Attack] = {
+    "square": Square(radius=0.2, queries=200),
+    "one pixel": OnePixel(pixels=3, population=20, generations=15),
+    "boundary": Boundary(queries=200),
 }
 ATTACKS = SEE_WEIGHTS | BLIND
 every_attack = pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
@@ -106,7 +108,7 @@ class After(nn.Module):
 
 
 @every_attack
-def test_where_it_fails_the_original_comes_back(attack: Callable[..., Attacked]) -> None:
+def test_where_it_fails_the_original_comes_back(attack: Attack) -> None:
     """foolbox's C&W returns black images for these, and calls most of them adversarial."""
 
     class Sealed(nn.Module):
@@ -124,7 +126,7 @@ def test_where_it_fails_the_original_comes_back(attack: Callable[..., Attacked])
     data = as_seen(model, pictures())
     mask = torch.ones(1, 4, 4, dtype=torch.bool)
     mask[0, 0, 0] = False
-    found = attack(model, data, mask=mask, seed=0)
+    found = replace(attack, mask=mask)(model, data, seed=0)
     sealed = data.x[:, 0, 0, 0] > 0.5
     wanted = found.success if found.target is None else found.success & (found.after != found.before)
     assert 5 < int(sealed.sum()) < 25
@@ -150,7 +152,7 @@ def test_foolbox_returns_black_images_where_it_fails() -> None:
 
 
 @every_attack
-def test_pixels_at_their_bounds_move(attack: Callable[..., Attacked]) -> None:
+def test_pixels_at_their_bounds_move(attack: Attack) -> None:
     """torchattacks' C&W maps 0 and 1 to infinity, from where no gradient leads back."""
     model = named(network())
     data = as_seen(model, pictures().round())
@@ -176,7 +178,7 @@ def test_torchattacks_cannot_move_pixels_at_their_bounds_and_misreads_negative_l
 
 
 @every_attack
-def test_it_does_not_matter_whether_logits_are_negative(attack: Callable[..., Attacked]) -> None:
+def test_it_does_not_matter_whether_logits_are_negative(attack: Attack) -> None:
     """torchattacks takes the maximum over logits times zero or one, which is zero where all are negative."""
     net = network()
     data = as_seen(named(net), pictures())
@@ -189,7 +191,7 @@ def test_it_does_not_matter_whether_logits_are_negative(attack: Callable[..., At
 
 
 @every_attack
-def test_train_mode_changes_nothing_and_is_left_on(attack: Callable[..., Attacked]) -> None:
+def test_train_mode_changes_nothing_and_is_left_on(attack: Attack) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         net = nn.Sequential(nn.Dropout(0.3), *network(), nn.BatchNorm1d(3), nn.Dropout(0.3))
@@ -209,7 +211,7 @@ def test_train_mode_changes_nothing_and_is_left_on(attack: Callable[..., Attacke
 
 
 @every_attack
-def test_normalisation_is_applied_once(attack: Callable[..., Attacked]) -> None:
+def test_normalisation_is_applied_once(attack: Attack) -> None:
     net = network()
     by_hand = named(After(net, before=lambda x: (x - 0.5) / 0.25))
     by_card = Model(net, input_shape=(1, 4, 4), classes=3, preprocessing=Preprocessing((0.5,), (0.25,)))
@@ -224,7 +226,7 @@ def test_normalisation_is_applied_once(attack: Callable[..., Attacked]) -> None:
 
 @pytest.mark.parametrize("classes", [2, 3])
 @every_attack
-def test_few_classes_are_enough(attack: Callable[..., Attacked], classes: int) -> None:
+def test_few_classes_are_enough(attack: Attack, classes: int) -> None:
     model = named(network(classes), classes)
     found = attack(model, as_seen(model, pictures()), seed=0)
     assert int(found.success.sum()) > 3
@@ -240,14 +242,14 @@ def test_the_ensemble_of_torchattacks_breaks_down_with_two_classes() -> None:
 
 
 @every_attack_by_gradient
-def test_a_model_without_gradients_is_not_called_robust(attack: Callable[..., Attacked]) -> None:
+def test_a_model_without_gradients_is_not_called_robust(attack: Attack) -> None:
     model = named(After(network(), before=lambda x: (4 * x).round() / 4))
     found = attack(model, as_seen(model, pictures()), seed=0)
     assert found.success.all() or any(MASKED in note for note in found.health)
 
 
 @every_attack_by_gradient
-def test_a_model_that_is_very_sure_is_not_called_robust(attack: Callable[..., Attacked]) -> None:
+def test_a_model_that_is_very_sure_is_not_called_robust(attack: Attack) -> None:
     """Logits times a million: the probabilities are 0 and 1, and the gradient of the cross-entropy is zero."""
     net = network()
     sure = named(After(net, after=lambda logits: 1e6 * logits))
@@ -258,14 +260,14 @@ def test_a_model_that_is_very_sure_is_not_called_robust(attack: Callable[..., At
 
 
 @every_attack
-def test_a_random_model_is_called_random(attack: Callable[..., Attacked]) -> None:
+def test_a_random_model_is_called_random(attack: Attack) -> None:
     model = named(After(network(), after=lambda logits: logits + torch.randn_like(logits)))
     found = attack(model, as_seen(model, pictures()), seed=0)
     assert any("the model is random" in note for note in found.health)
 
 
 @every_attack
-def test_nan_is_refused(attack: Callable[..., Attacked]) -> None:
+def test_nan_is_refused(attack: Attack) -> None:
     net = network()
     data = as_seen(named(net), pictures())
     with torch.no_grad():

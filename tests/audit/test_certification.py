@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.audit.certification import check_certification
 from modelkeep.audit.findings import Section
 from modelkeep.core.card import Preprocessing
@@ -66,7 +66,7 @@ def test_a_loose_bound_is_told_from_a_weak_model() -> None:
     assert only(section) == "certification.nothing"
     assert "certify train" in section.findings[0].remedy
     assert "one was seen to change by 30" in section.findings[0].measured  # the tightness: 30 beside thousands
-    standing = pgd(model, given, norm="l2", radius=0.03, seed=0).robust_accuracy
+    standing = PGD(norm="l2", radius=0.03)(model, given, seed=0).robust_accuracy
     assert section.measures[0].estimate.value == 0.0 < standing.value
 
 

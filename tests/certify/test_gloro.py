@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.training import make_orthogonal, train_certified
@@ -180,7 +180,7 @@ def test_training_in_one_call_gives_answers_that_no_attack_changes() -> None:
     verified = float((predicted == test.y).double().mean())
     assert verified > 0.7
     held = Data(test.x[certified], predicted[certified], test.classes, bounds=test.bounds)
-    assert pgd(model, held, norm="l2", radius=0.2, steps=20, seed=0).robust_accuracy.value == 1.0
+    assert PGD(norm="l2", radius=0.2, steps=20)(model, held, seed=0).robust_accuracy.value == 1.0
 
 
 def test_training_for_a_relaxed_guarantee_goes_on_from_given_weights() -> None:

@@ -14,8 +14,7 @@ from torch import nn
 
 from core.contract.little import examples, images, table
 from modelkeep import Data, Model
-from modelkeep.attack import keeper as keeping
-from modelkeep.attack import kept
+from modelkeep.attack import checkpoint, resume_from
 from modelkeep.certify.smoothing import ABSTAINED, NoisyTraining, Smooth, Smoothed
 from modelkeep.core.contract import check_method
 from modelkeep.core.errors import InputError, ModelError
@@ -144,7 +143,7 @@ def test_certified_accuracy_counts_only_right_answers() -> None:
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     data, model = at_distances(torch.tensor([0.3, 0.5, 0.7])), linear()
     want = Smooth(sigma=0.5, samples=500, batch_size=512)(model, data, seed=0)
     calls = 0
@@ -156,9 +155,9 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
 
     handle = model.module.register_forward_pre_hook(stop_in_the_last)
-    with kept(tmp_path), pytest.raises(KeyboardInterrupt):
+    with resume_from(tmp_path), pytest.raises(KeyboardInterrupt):
         Smooth(sigma=0.5, samples=500, batch_size=512)(model, data, seed=0)
-    with kept(tmp_path):
+    with resume_from(tmp_path):
         found = Smooth(sigma=0.5, samples=500, batch_size=512)(model, data, seed=0)
     handle.remove()
     assert calls == 7 + 3

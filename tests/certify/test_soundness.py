@@ -8,7 +8,7 @@ from torch import nn
 
 from certify.networks import NORMS, drawn, exactly, steepest
 from modelkeep import Data, Model
-from modelkeep.attack.nearest.ddn import ddn
+from modelkeep.attack.minimum_norm.ddn import DDN
 from modelkeep.certify import Certify, lipschitz, train_certified
 from modelkeep.core.norms import Norm
 from modelkeep.papers.leino2022.attacks_on_certificates import attack_certified
@@ -98,6 +98,6 @@ def test_no_attack_succeeds_within_a_certified_radius(digits: tuple[Data, Data],
     assert found.farther.value > (0.9 if norm == "l2" else 0.3)
     if norm == "l2":
         radii = Certify(radius=0.3)(model, held_out).radii
-        smallest = ddn(model, Data(held_out.x, model.predict(held_out.x), held_out.classes), steps=30, seed=0)
+        smallest = DDN(steps=30)(model, Data(held_out.x, model.predict(held_out.x), held_out.classes), seed=0)
         assert (smallest.distance.double() >= radii)[smallest.success].all()
         assert smallest.success.float().mean() > 0.9

@@ -15,11 +15,12 @@ from PIL import Image
 
 from cli.running import Run
 from modelkeep import Model, Result
-from modelkeep.attack import catalogue, pgd
+from modelkeep.attack import PGD, Upset
+from modelkeep.core.registry import declarations
 from modelkeep.report import AttackReport
 from modelkeep.zoo import datasets
 
-PGD = ("--data", "digits", "--attack", "pgd", "--eps", "0.1", "--examples", "60", "--steps", "10")
+QUICK = ("--data", "digits", "--attack", "pgd", "--eps", "0.1", "--examples", "60", "--steps", "10")
 
 
 def report_in(folder: Path) -> AttackReport:
@@ -29,7 +30,7 @@ def report_in(folder: Path) -> AttackReport:
 
 
 def test_it_writes_a_page_pictures_figures_and_inputs(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
-    run = modelkeep("attack", digits_model, *PGD, "--json")
+    run = modelkeep("attack", digits_model, *QUICK, "--json")
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
     assert {path.name for path in out.iterdir()} == {
@@ -38,7 +39,7 @@ def test_it_writes_a_page_pictures_figures_and_inputs(modelkeep: Run, digits_mod
     assert json.loads(run.out) == json.loads((out / "attack.json").read_text())
     assert all(np.asarray(Image.open(path)).std() > 1 for path in out.glob("*.png")), "a picture is empty"
     model, test = Model.load(digits_model), datasets.load("digits", "test").sample(60, seed=0)
-    expected = pgd(model, test, radius=0.1, steps=10, seed=0)
+    expected = PGD(radius=0.1, steps=10)(model, test, seed=0)
     found = report_in(out)
     assert found.robust == expected.robust_accuracy
     assert found.curve is not None
@@ -62,7 +63,7 @@ def test_the_smallest_change_and_a_table(modelkeep: Run, cancer_model: Path, tmp
 
 
 def test_a_target_is_what_the_answers_become(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
-    run = modelkeep("attack", digits_model, *PGD[:4], "--eps", "0.5", "--target", "3", "--examples", "20")
+    run = modelkeep("attack", digits_model, *QUICK[:4], "--eps", "0.5", "--target", "3", "--examples", "20")
     assert run.code == 0, run.err
     with np.load(tmp_path / "modelkeep-out" / "adversarial.npz") as arrays:
         assert (arrays["answer"][arrays["success"]] == 3).all()
@@ -85,24 +86,44 @@ def test_of_data_sorted_by_class_it_attacks_more_than_the_first(
 def test_all_attacks_are_listed(modelkeep: Run) -> None:
     run = modelkeep("attack", "--list")
     assert run.code == 0
-    assert all(name in run.out for name in catalogue.ATTACKS)
+    assert all(name in run.out for name in declarations("attack"))
+
+
+def test_universal_perturbations_have_a_result_of_their_own(modelkeep: Run, cancer_model: Path, tmp_path: Path) -> None:
+    run = modelkeep("attack", cancer_model, "--data", "breast-cancer", "--method", "upset", "--radius", "0.5")
+    assert run.code == 0, run.err
+    assert {path.name for path in (tmp_path / "modelkeep-out").iterdir()} == {"attack.json", "attack.png"}
+    found = Result.from_json((tmp_path / "modelkeep-out" / "attack.json").read_text())
+    assert isinstance(found, Upset)
+    assert found.radius == 0.5
+
+
+def test_help_teaches_the_settings_of_a_method(modelkeep: Run) -> None:
+    run = modelkeep("attack", "--method", "cw", "--help")
+    assert run.code == 0
+    shown = " ".join(run.out.split())
+    assert "Settings of cw" in shown
+    assert "--confidence" in shown
+    assert "--radius" not in modelkeep("attack", "--help").out.split("Examples")[0]
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "code", "says"),
     [
-        (("--attack", "magic"), "There is no attack 'magic'"),
-        (("--attack", "pgd"), "needs one (--eps)"),
-        (("--attack", "deepfool", "--eps", "1"), "it looks for the smallest change"),
-        (("--attack", "deepfool", "--norm", "l1"), "is for l2, linf. Got l1"),
-        (("--attack", "fgsm", "--eps", "1", "--steps", "3"), "takes no steps"),
+        (("--method", "magic"), 1, "There is no attack 'magic'"),
+        (("--method", "pgd"), 1, "The attack 'pgd' needs --radius"),
+        (("--attack", "deepfool", "--eps", "1"), 2, "No such option: --eps"),
+        (("--attack", "deepfool", "--norm", "l1"), 2, "'l1' is not one of 'l2', 'linf'"),
+        (("--attack", "fgsm", "--eps", "1", "--steps", "3"), 2, "No such option: --steps"),
     ],
     ids=["no such attack", "no radius", "no radius wanted", "no such norm", "no such setting"],
 )
-def test_what_is_not_heeded_is_refused(modelkeep: Run, digits_model: Path, options: tuple[str, ...], says: str) -> None:
+def test_what_is_not_heeded_is_refused(
+    modelkeep: Run, digits_model: Path, options: tuple[str, ...], code: int, says: str
+) -> None:
     run = modelkeep("attack", digits_model, "--data", "digits", *options)
-    assert run.code == 1
-    assert says in " ".join(run.err.split())
+    assert run.code == code
+    assert says in " ".join(run.err.replace("│", " ").split())
 
 
 def test_without_a_model_it_says_what_to_do(modelkeep: Run) -> None:
@@ -116,7 +137,7 @@ def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> N
     arguments = ["attack", str(digits_model), "--data", "digits", "--attack", "pgd", "--eps", "0.03", "--no-curve"]
     arguments += ["--steps", "100", "--batch-size", "4", "--examples", "32", "--out"]
     # State is written after every batch, so that one knows when there is some.
-    often = "from modelkeep.attack import keeper; keeper.SECONDS = 0; from modelkeep.cli import main; main()"
+    often = "from modelkeep.attack import checkpoint; checkpoint.SECONDS = 0; from modelkeep.cli import main; main()"
     command = [sys.executable, "-c", often, *arguments]
     with subprocess.Popen([*command, tmp_path / "stopped"], stderr=subprocess.PIPE, text=True) as stopped:
         states: set[bytes] = set()  # the first is written before there is anything to keep

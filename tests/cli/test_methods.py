@@ -34,7 +34,7 @@ def test_the_settings_of_a_method_are_shown() -> None:
         "allowed": "at least 1",
         "what it is": "Gradient steps per start.",
     }
-    assert "Gradient steps per start." in run("attack", "pgd")
+    assert "restarts" in run("attack", "pgd")
 
 
 def test_an_unknown_family_is_refused() -> None:

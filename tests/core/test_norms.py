@@ -7,9 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkeep.attack import Ball
 from modelkeep.core.errors import InputError
-from modelkeep.core.norms import Norm
+from modelkeep.core.norms import Ball, Norm
 
 norms = st.sampled_from(["linf", "l2", "l1"])
 

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy as torch_cross_entropy
 from torch.nn.functional import softplus
 
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import Ball, Norm
 from modelkeep.harden import Adversarial, Free, Trades, fast_training, fgsm_training, pgd_training
@@ -254,7 +254,7 @@ def test_it_makes_a_network_of_digits_hold(digits: tuple[Data, Data]) -> None:
         model = Model(module, input_shape=(1, 8, 8), classes=train.classes)
         recipe = Recipe(epochs=12 // replays, batch_size=64, learning_rate=5e-3, replays=replays)
         fit(model, train, objective, recipe, seed=0)
-        robust[name] = pgd(model, held_out, radius=0.15, steps=20, seed=0).robust_accuracy
+        robust[name] = PGD(radius=0.15, steps=20)(model, held_out, seed=0).robust_accuracy
     for name in ("pgd", "fast", "free"):
         assert robust[name].low > robust["plain"].high + 0.1, (name, robust)
 

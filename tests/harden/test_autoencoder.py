@@ -7,7 +7,7 @@ import torch
 from torch.func import jacrev, vmap
 
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.errors import InputError
 from modelkeep.harden.autoencoder import Autoencoder, Contractive, contraction_of, with_autoencoder
 from modelkeep.training import Recipe, Step, fit
@@ -69,9 +69,9 @@ def test_it_is_trained_in_front_of_a_network_that_stays_as_it_is(trained: Model,
     assert torch.equal(weight, trained.module.get_parameter("conv1.weight"))
     # It stops what was made for the network alone, and falls to an attack on both: the thesis says so.
     data = digits[1].first(100)
-    made_for_the_network = pgd(trained, data, radius=0.15, steps=15, seed=0)
+    made_for_the_network = PGD(radius=0.15, steps=15)(trained, data, seed=0)
     transferred = float((model.predict(made_for_the_network.adversarial) == data.y).double().mean())
-    both = pgd(model, data, radius=0.15, steps=15, seed=0)
+    both = PGD(radius=0.15, steps=15)(model, data, seed=0)
     assert transferred > both.robust_accuracy.value + 0.15
     assert both.robust_accuracy.value < 0.4
 

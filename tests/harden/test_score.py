@@ -7,10 +7,9 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model, Result
-from modelkeep.attack import Attacked, pgd
+from modelkeep.attack import PGD, Attacked
 from modelkeep.attack.adaptive import bpda, eot
 from modelkeep.core.errors import InputError
-from modelkeep.core.norms import Norm
 from modelkeep.core.results import Estimate
 from modelkeep.harden import Defence, Scoreboard, Scored, score, scoreboard, verdict
 
@@ -103,13 +102,14 @@ def test_a_random_defence_is_attacked_in_the_mean(line: Data) -> None:
 def test_the_undefended_network_is_attacked_once_for_all(line: Data) -> None:
     attacked = []
 
-    def counting(model: Model, data: Data, *, norm: Norm, radius: float, seed: int) -> Attacked:
-        attacked.append(model)
-        return pgd(model, data, norm=norm, radius=radius, steps=5, seed=seed)
+    class Counting(PGD):
+        def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Attacked:
+            attacked.append(model)
+            return super().__call__(model, data, seed=seed)
 
     undefended, first, second = model(), model(0.6), model(0.7)
     found = scoreboard(
-        undefended, {"near": first, "far": Defence(second)}, line, norm="l2", radius=0.1, attack=counting, seed=0
+        undefended, {"near": first, "far": Defence(second)}, line, norm="l2", radius=0.1, attack=Counting, seed=0
     )
     assert attacked == [undefended, first, second]
     assert list(found.scores) == ["near", "far"]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.errors import InputError
 from modelkeep.harden.detection import judge
 from modelkeep.harden.evasion import evade, together
@@ -41,7 +41,7 @@ def test_it_sees_plain_attacks_and_falls_to_one_that_knows_it(trained: Model, di
     data = digits[1].first(100)
     before = trained.fingerprint()
     detector = feature_squeezing(trained, digits[0], [BitDepth(3)], false_positive_rate=0.1)
-    seen = judge(detector, pgd(trained, data, radius=0.12, steps=15, seed=0))
+    seen = judge(detector, PGD(radius=0.12, steps=15)(trained, data, seed=0))
     assert seen.auc.low > 0.75
     assert seen.detection_rate.value > 0.65
     evaded = evade(detector, data, radius=0.12, steps=30, targets=2, seed=0)

@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Categorical, kl_divergence
 
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.errors import InputError
 from modelkeep.harden import Trades
 from modelkeep.training import Linear, Recipe, Step, cross_entropy, fit
@@ -75,7 +75,7 @@ def test_a_larger_beta_trades_accuracy_on_the_examples_for_sameness_around_them(
             )
         model = Model(module, input_shape=(1, 8, 8), classes=train.classes)
         fitted = fit(model, train, Trades(0.15, beta=beta, steps=4), Recipe(epochs=8, learning_rate=5e-3), seed=0)
-        robust[beta] = pgd(model, held_out, radius=0.15, steps=20, seed=0).robust_accuracy
+        robust[beta] = PGD(radius=0.15, steps=20)(model, held_out, seed=0).robust_accuracy
         assert fitted.history[-1].metrics["divergence"] > 0
     assert robust[6.0].low > robust[0.0].high + 0.1
 

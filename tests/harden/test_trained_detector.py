@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack import Attacked, pgd
+from modelkeep.attack import PGD, Attacked
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Result
@@ -26,7 +26,7 @@ class Brightness(nn.Module):
 
 
 def plain_pgd(model: Model, data: Data) -> Attacked:
-    return pgd(model, data, radius=0.15, steps=15, seed=0)
+    return PGD(radius=0.15, steps=15)(model, data, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_an_attack_that_finds_nothing_teaches_and_judges_nothing(
     at_input: Detector, trained: Model, digits: tuple[Data, Data]
 ) -> None:
     def feeble(model: Model, data: Data) -> Attacked:
-        return pgd(model, data, radius=1e-6, steps=1, seed=0)
+        return PGD(radius=1e-6, steps=1)(model, data, seed=0)
 
     with pytest.raises(InputError, match="too few to learn from"):
         train_detector(trained, digits[0].first(50), feeble, seed=0)

@@ -9,7 +9,7 @@ from scipy import ndimage
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.attack.adaptive import bpda, eot
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.errors import InputError
@@ -114,8 +114,8 @@ def test_logit_noise_is_added_after_the_network(trained: Model, digits: tuple[Da
 def test_what_has_no_gradient_stops_pgd_and_falls_to_bpda(name: str, trained: Model, digits: tuple[Data, Data]) -> None:
     data = digits[1].first(100)
     made = defended(trained, Jpeg(75) if name == "jpeg" else BitDepth(3))
-    naive = pgd(made, data, radius=0.15, steps=15, seed=0)
-    knowing = pgd(bpda(made, "transform"), data, radius=0.15, steps=15, seed=0)
+    naive = PGD(radius=0.15, steps=15)(made, data, seed=0)
+    knowing = PGD(radius=0.15, steps=15)(bpda(made, "transform"), data, seed=0)
     assert naive.robust_accuracy.value > naive.clean_accuracy.value - 0.1
     assert any("masked gradients suspected" in note for note in naive.health)
     assert knowing.robust_accuracy.value < 0.35

@@ -3,65 +3,67 @@
 from __future__ import annotations
 
 from modelkeep.attack.adaptive import bpda, eot
-from modelkeep.attack.blind.boundary import boundary
-from modelkeep.attack.blind.one_pixel import one_pixel
-from modelkeep.attack.blind.square import square
-from modelkeep.attack.case import LEAST_LIKELY, Case, Search, Target
+from modelkeep.attack.base import Attack, BoundedAttack
+from modelkeep.attack.case import LEAST_LIKELY, Case, Target
+from modelkeep.attack.checkpoint import resume_from
 from modelkeep.attack.curve import RobustnessCurve, robustness_curve
-from modelkeep.attack.ensemble import standard
-from modelkeep.attack.frame import carry_out
-from modelkeep.attack.gradient.apgd import apgd
-from modelkeep.attack.gradient.bim import bim
-from modelkeep.attack.gradient.fgsm import fgsm
-from modelkeep.attack.gradient.ilcm import ilcm
-from modelkeep.attack.gradient.pgd import pgd
-from modelkeep.attack.keeper import kept
-from modelkeep.attack.nearest.cw import cw
-from modelkeep.attack.nearest.ddn import ddn
-from modelkeep.attack.nearest.deepfool import deepfool
-from modelkeep.attack.nearest.fab import fab
-from modelkeep.attack.nearest.fmn import fmn
-from modelkeep.attack.nearest.jsma import jsma
-from modelkeep.attack.nearest.lbfgs import lbfgs
+from modelkeep.attack.ensemble import Standard
+from modelkeep.attack.gradient.apgd import APGD
+from modelkeep.attack.gradient.apgd_targeted import APGDTargeted
+from modelkeep.attack.gradient.bim import BIM
+from modelkeep.attack.gradient.fgsm import FGSM
+from modelkeep.attack.gradient.ilcm import ILCM
+from modelkeep.attack.gradient.pgd import PGD
+from modelkeep.attack.minimum_norm.cw import CW
+from modelkeep.attack.minimum_norm.ddn import DDN
+from modelkeep.attack.minimum_norm.deepfool import DeepFool
+from modelkeep.attack.minimum_norm.fab import FAB
+from modelkeep.attack.minimum_norm.fmn import FMN
+from modelkeep.attack.minimum_norm.jsma import JSMA
+from modelkeep.attack.minimum_norm.lbfgs import LBFGS
+from modelkeep.attack.query.boundary import Boundary
+from modelkeep.attack.query.one_pixel import OnePixel
+from modelkeep.attack.query.square import Square
 from modelkeep.attack.result import Attacked
+from modelkeep.attack.transfer.momentum import Momentum
 from modelkeep.attack.transfer.proxy_set import ProxySet, proxy_set
-from modelkeep.attack.transfer.transfer import Transferred, transfer
-from modelkeep.attack.universal.upset import Upset, upset
-from modelkeep.core.norms import Ball
+from modelkeep.attack.transfer.transfer import Transfer, Transferred
+from modelkeep.attack.universal.upset import UPSET, Upset
 
 __all__ = [
+    "APGD",
+    "BIM",
+    "CW",
+    "DDN",
+    "FAB",
+    "FGSM",
+    "FMN",
+    "ILCM",
+    "JSMA",
+    "LBFGS",
     "LEAST_LIKELY",
+    "PGD",
+    "UPSET",
+    "APGDTargeted",
+    "Attack",
     "Attacked",
-    "Ball",
+    "Boundary",
+    "BoundedAttack",
     "Case",
+    "DeepFool",
+    "Momentum",
+    "OnePixel",
     "ProxySet",
     "RobustnessCurve",
-    "Search",
+    "Square",
+    "Standard",
     "Target",
+    "Transfer",
     "Transferred",
     "Upset",
-    "apgd",
-    "bim",
-    "boundary",
     "bpda",
-    "carry_out",
-    "cw",
-    "ddn",
-    "deepfool",
     "eot",
-    "fab",
-    "fgsm",
-    "fmn",
-    "ilcm",
-    "jsma",
-    "kept",
-    "lbfgs",
-    "one_pixel",
-    "pgd",
     "proxy_set",
+    "resume_from",
     "robustness_curve",
-    "square",
-    "standard",
-    "transfer",
-    "upset",
 ]

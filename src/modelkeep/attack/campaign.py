@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from modelkeep.attack.case import Case, Search
+from modelkeep.attack.checkpoint import Checkpoint
 from modelkeep.attack.health import Health, beaten
-from modelkeep.attack.keeper import Keeper
 from modelkeep.core import progress
 from modelkeep.core.access import Labels, Weights
 from modelkeep.core.model import Model
@@ -48,10 +48,10 @@ class Campaign:
         self.waiting = torch.empty(0, dtype=torch.int64)
         self.generator = torch.Generator()
 
-    def run(self, searches: Sequence[Search], name: str, batch_size: int, seed: int, keeper: Keeper) -> None:
+    def run(self, searches: Sequence[Search], name: str, batch_size: int, seed: int, checkpoint: Checkpoint) -> None:
         """Search until nothing stands or all searches have been tried."""
         self.generator.manual_seed(seed)
-        self._start(keeper)
+        self._start(checkpoint)
         boundary = self._state()
         try:
             with progress.task(name, int(self.stands.sum()) * len(searches)) as task:
@@ -66,13 +66,13 @@ class Campaign:
                         solved = self._try(search, stage, index)
                         self.waiting = rest
                         boundary = self._state()
-                        if keeper.due:
-                            keeper.write(*boundary)
+                        if checkpoint.due:
+                            checkpoint.write(*boundary)
                         right = 100 * float((self.after == self.labels).double().mean())
                         spared = solved * (len(searches) - number - 1)  # the later searches need not try these
-                        task.advance(len(index) + spared, f"{search.name}: robust accuracy {right:.1f} %")
+                        task.advance(len(index) + spared, f"{search.title}: robust accuracy {right:.1f} %")
         finally:
-            keeper.write(*boundary)  # of the last complete batch, also after Ctrl-C
+            checkpoint.write(*boundary)  # of the last complete batch, also after Ctrl-C
 
     def _try(self, search: Search, stage: Stage, index: torch.Tensor) -> int:
         """Run the search on some examples, keep what holds, and say how many that are."""
@@ -88,7 +88,7 @@ class Campaign:
             index=index.cpu(),
             health=stage.health,
         )
-        found = search(case)  # type: ignore[arg-type] # it sees what it asked for
+        found = search.search(case)  # type: ignore[arg-type] # it sees what it asked for
         solved = self._keep_what_holds(case, found, index)
         stage.solved += solved
         stage.queries += view.queries
@@ -111,22 +111,22 @@ class Campaign:
     def notes(self, searches: Sequence[Search]) -> tuple[str, ...]:
         """What all stages noticed, each thing once."""
         found: dict[str, None] = {}
-        several = len({search.name for search in searches}) > 1
+        several = len({search.title for search in searches}) > 1
         gradients = 0
         for search, stage in zip(searches, self.stages, strict=False):
-            prefix = f"{search.name}: " if several else ""
+            prefix = f"{search.title}: " if several else ""
             found |= dict.fromkeys(f"{prefix}{note}" for note in stage.health.notes())
             blind = gradients > 0 and not issubclass(search.sees, Weights)
-            if blind and (note := beaten(search.name, stage.solved, stage.began_with)):
+            if blind and (note := beaten(search.title, stage.solved, stage.began_with)):
                 found[note] = None
             gradients += stage.health.gradients
         return tuple(found)
 
     def solved_by(self, searches: Sequence[Search]) -> dict[str, int]:
         """How many each search won; restarts of the same one together."""
-        counts = dict.fromkeys((search.name for search in searches), 0)
+        counts = dict.fromkeys((search.title for search in searches), 0)
         for search, stage in zip(searches, self.stages, strict=False):
-            counts[search.name] += stage.solved
+            counts[search.title] += stage.solved
         return counts
 
     def _state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -141,10 +141,10 @@ class Campaign:
         }
         return tensors, {"stages": [asdict(stage) for stage in self.stages]}
 
-    def _start(self, keeper: Keeper) -> None:
+    def _start(self, checkpoint: Checkpoint) -> None:
         """Go on from what was kept; where nothing was, see that something can be."""
-        if (found := keeper.read()) is None:
-            keeper.begin(*self._state())
+        if (found := checkpoint.read()) is None:
+            checkpoint.begin(*self._state())
             return
         tensors, device = found.tensors, self.original.device
         self.adversarial, self.after = tensors["adversarial"].to(device), tensors["after"].to(device)

@@ -12,25 +12,25 @@ from modelkeep.attack.health import Health
 from modelkeep.core.access import Labels, Weights
 from modelkeep.core.norms import Ball
 
-# Covariant: whoever asks for scores only can be given a case with the weights.
+# Covariant: a search that asks for scores only can be given a case with the weights.
 View = TypeVar("View", bound=Labels, covariant=True)
 
 
 class Search(Protocol):
-    """The inner loop of an attack with its settings, mostly a frozen dataclass.
+    """The inner loop of an attack with its settings: the attack itself, or a frozen dataclass that it makes.
 
     It gets a `Case` with the view that it `sees` (weights, scores or labels) and returns an input for each example:
-    the best that it found. Whoever calls it (`carry_out`) puts them into the ball, verifies them in a fresh pass, and
-    takes the original where the search failed.
+    the best that it found. `carry_out` puts them into the ball, verifies them in a fresh pass, and takes the original
+    where the search failed.
     """
 
     @property
-    def name(self) -> str: ...
+    def title(self) -> str: ...
 
     @property
     def sees(self) -> type[Labels]: ...
 
-    def __call__(self, case: Case[Weights], /) -> torch.Tensor: ...
+    def search(self, case: Case[Weights], /) -> torch.Tensor: ...
 
 
 def wrongness(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -117,7 +117,7 @@ class Case(Generic[View]):
         return lead if self.targeted else -lead
 
     def answered(self, labels: torch.Tensor) -> torch.Tensor:
-        """Whether these labels are what is wanted, for those who see nothing else."""
+        """Whether these labels are what is wanted, for a search that sees nothing else."""
         return labels == self.goal if self.targeted else labels != self.goal
 
     def reached(self, logits: torch.Tensor) -> torch.Tensor:

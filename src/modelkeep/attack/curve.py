@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from inspect import signature
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 
+from modelkeep.attack.base import Attack
 from modelkeep.attack.result import Attacked
 from modelkeep.core import progress
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.errors import bad_parameter
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 
@@ -56,7 +56,7 @@ class RobustnessCurve(Result, kind="robustness-curve"):
 
 
 def robustness_curve(
-    model: Model, data: Data, attack: Callable[..., Attacked], radii: Sequence[float], *, seed: int
+    model: Model, data: Data, attack: Attack, radii: Sequence[float], *, seed: int = 0
 ) -> RobustnessCurve:
     """Attack at every radius, and say how many examples are still answered rightly.
 
@@ -67,17 +67,16 @@ def robustness_curve(
     Args:
         model: The model; it is left as it was.
         data: Examples with their true labels.
-        attack: Any of the attacks, its settings bound by `functools.partial`; a mask must fit every example.
+        attack: Any of the attacks; the radii replace a radius of its own. A mask must fit every example.
         radii: The radii, above 0, in any order.
         seed: For the attack.
 
-    >>> from functools import partial
     >>> from torch import nn
-    >>> from modelkeep.attack import pgd
+    >>> from modelkeep.attack import PGD
     >>> model = Model(nn.Linear(4, 2), input_shape=(4,), classes=2)
     >>> x = torch.rand(8, 4)
     >>> data = Data(x, model.predict(x), model.classes)
-    >>> robustness_curve(model, data, partial(pgd, norm="l2", steps=10), [0.1, 10.0], seed=0).radii
+    >>> robustness_curve(model, data, PGD(norm="l2", radius=10.0, steps=10), [0.1, 10.0]).radii
     (0.0, 0.1, 10.0)
     """
     wanted = sorted(set(map(float, radii)))
@@ -88,16 +87,14 @@ def robustness_curve(
         runs: list[Attacked] = []
         fell_at = torch.full((len(data),), torch.inf, dtype=torch.float64)
         stood = torch.zeros(len(data), dtype=torch.bool)
-        in_a_ball = "radius" in signature(attack).parameters
+        in_a_ball = hasattr(attack, "radius")
         with progress.task("accuracy against radius", len(wanted) if in_a_ball else 1) as task:
             for radius in reversed(wanted) if in_a_ball else [None]:
                 # What fell within a smaller radius than it had to is known to fall here.
                 contested = torch.nonzero(~stood & (fell_at > (radius or 0.0))).flatten()
                 if len(contested):
-                    settings = {} if radius is None else {"radius": radius}
-                    found = attack(model, data.take(contested), **settings, seed=seed)
-                    if found.radius != radius:
-                        raise InputError(f"The attack's radius must be left to the curve. It is set to {found.radius}.")
+                    at_radius = attack if radius is None else replace(attack, radius=radius)  # type: ignore[call-arg]
+                    found = at_radius(model, data.take(contested), seed=seed)
                     fallen = found.after != found.labels
                     stood[contested[~fallen]] = True
                     fell_at[contested[fallen]] = found.distance[fallen]

@@ -9,7 +9,7 @@ import torch
 from modelkeep import __version__
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
-from modelkeep.attack.keeper import Keeper
+from modelkeep.attack.checkpoint import Checkpoint
 from modelkeep.attack.result import Attacked, summarise
 from modelkeep.core.data import Data
 from modelkeep.core.description import describe
@@ -69,7 +69,7 @@ def carry_out(
             model, original, labels, goal, target is not None, ball, allowed, after=before.clone(), random=random
         )
         for_free = ~campaign.stands
-        keeper = Keeper(
+        checkpoint = Checkpoint(
             lambda: {
                 "model": of_model,
                 "data": of_data,
@@ -82,7 +82,7 @@ def carry_out(
                 "version": __version__,
             }
         )
-        campaign.run(searches, attack, batch_size, seed, keeper)
+        campaign.run(searches, attack, batch_size, seed, checkpoint)
         return Attacked(
             provenance=provenance(),
             attack=attack,

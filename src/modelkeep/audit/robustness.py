@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from modelkeep.attack import Attacked, pgd
+from modelkeep.attack import PGD, Attacked
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
@@ -32,8 +32,8 @@ def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps:
     radii = [share * size for share in shares]
     # Half the length of the cube's diagonal: a budget of the same order, spent on a few features or on all.
     across = math.sqrt(math.prod(model.input_shape)) / 2
-    attacks = [pgd(model, data, norm="linf", radius=radius, steps=steps, seed=seed) for radius in radii]
-    rounds = [pgd(model, data, norm="l2", radius=radius * across, steps=steps, seed=seed) for radius in radii]
+    attacks = [PGD(norm="linf", radius=radius, steps=steps)(model, data, seed=seed) for radius in radii]
+    rounds = [PGD(norm="l2", radius=radius * across, steps=steps)(model, data, seed=seed) for radius in radii]
     clean = attacks[0].clean_accuracy
     middle = len(radii) // 2
     main = attacks[middle]

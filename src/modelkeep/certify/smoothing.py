@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn.functional import cross_entropy
 
-from modelkeep.attack.keeper import Keeper
+from modelkeep.attack.checkpoint import Checkpoint
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelError, bad_parameter
@@ -109,8 +109,8 @@ class Smooth:
     """Certify the smoothed classifier on every input: its class and an l2 radius, or an abstention.
 
     The noise of an input depends on the seed and on the input alone, so neither the batch size nor the other inputs
-    change its certificate. Best for a model trained with `NoisyTraining(sigma)`. In `modelkeep.attack.kept(folder)` a
-    run that was stopped goes on where it was.
+    change its certificate. Best for a model trained with `NoisyTraining(sigma)`. Inside
+    `modelkeep.attack.resume_from(folder)` a run that was stopped goes on where it was.
 
     >>> from torch import nn
     >>> model = Model(nn.Linear(2, 2, bias=False), input_shape=(2,), classes=2, bounds=None)
@@ -147,9 +147,9 @@ class Smooth:
         radii = torch.zeros(len(x), dtype=torch.float64)
         # A run that was stopped is found again by these, so they are what decides its numbers and nothing else.
         settings = {name: value for name, value in settings_of(self).items() if name != "batch_size"}
-        keeper = Keeper(lambda: {"smooth": settings, "model": of_model, "data": of_data, "seed": seed})
+        checkpoint = Checkpoint(lambda: {"smooth": settings, "model": of_model, "data": of_data, "seed": seed})
         begun = passes = 0
-        if (state := keeper.read()) is not None:
+        if (state := checkpoint.read()) is not None:
             prediction, radii = state.tensors["prediction"], state.tensors["radii"]
             begun, passes = state.values["begun"], state.values["passes"]
         with (
@@ -169,8 +169,8 @@ class Smooth:
                     radii[i] = self._radius(self.samples - missed)
                 passes += certifying.passes
                 task.advance()
-                if keeper.due:
-                    keeper.write({"prediction": prediction, "radii": radii}, {"begun": i + 1, "passes": passes})
+                if checkpoint.due:
+                    checkpoint.write({"prediction": prediction, "radii": radii}, {"begun": i + 1, "passes": passes})
         return Smoothed(
             provenance=provenance(),
             sigma=self.sigma,

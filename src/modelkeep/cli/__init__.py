@@ -8,7 +8,7 @@ import typer
 
 from modelkeep import __version__
 from modelkeep.cli import certify, data, govern, guard, papers, study
-from modelkeep.cli.attack import attack
+from modelkeep.cli.attack import AttackCommand, attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
 from modelkeep.cli.complete import complete
@@ -35,7 +35,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(audit)
 app.command(cls=method_command("explainer", "integrated-gradients", without=("call",)))(explain)
-app.command()(attack)
+app.command(cls=AttackCommand)(attack)
 app.command()(harden)
 app.command(cls=method_command("mitigation", "experts", selectors=("--mitigate",)))(bias)
 app.command()(extract)

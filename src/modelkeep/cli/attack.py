@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from modelkeep.cli.method_options import list_methods, make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
     Device,
@@ -22,32 +22,23 @@ from modelkeep.cli.model_options import (
 )
 
 if TYPE_CHECKING:
-    from modelkeep import Data, Model
-    from modelkeep.attack import Attacked
-    from modelkeep.attack.catalogue import Entry
-    from modelkeep.attack.curve import RobustnessCurve
+    from modelkeep import Data, Model, Result
+    from modelkeep.attack import Attack, Attacked, RobustnessCurve
 
-NormName = Literal["linf", "l2", "l1", "l0"]
+AttackCommand = method_command("attack", "standard", selectors=("--method", "--attack"), aliases={"radius": ["--eps"]})
 
 
 def attack(
+    context: typer.Context,
     model: ModelSource = "",
     data: DataSource = "",
-    attack: Annotated[str, typer.Option(help="Which attack; --list shows them all.")] = "standard",
-    norm: Annotated[NormName | None, typer.Option(help="How a change is measured; default: the attack's own.")] = None,
-    eps: Annotated[
-        float | None, typer.Option(help="The largest change, in the data's units; some attacks look for the smallest.")
-    ] = None,
-    target: Annotated[str | None, typer.Option(help="The class that the answer should become.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of the attack; default: the attack's own.")] = None,
-    queries: Annotated[
-        int | None, typer.Option(min=1, help="Queries per example, for attacks without weights.")
-    ] = None,
+    method: Annotated[
+        str, typer.Option("--method", "--attack", help="Which attack. --list shows all; with --help, its settings.")
+    ] = "standard",
     curve: Annotated[
         bool, typer.Option(help="Also measure the accuracy at smaller sizes of the change, and draw the curve.")
     ] = True,
     examples: Annotated[int, typer.Option(min=1, help="How many examples to attack, drawn by the seed.")] = 500,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples that are run at once.")] = 256,
     weights: Weights = None,
     input_shape: InputShape = None,
     label: Label = "label",
@@ -64,81 +55,79 @@ def attack(
     Shows the robust accuracy while it works, and writes a page with pictures (original, change, result and both
     answers), the figures, and the inputs it found. After Ctrl-C the same command goes on. Examples:
 
-    * `modelkeep attack model.safetensors --data digits --eps 0.1`
+    * `modelkeep attack model.safetensors --data digits --radius 0.1`
 
-    * `modelkeep attack model.safetensors --data digits --norm l2 --eps 0.5 --attack standard`
+    * `modelkeep attack model.safetensors --data digits --norm l2 --radius 0.5 --method standard`
 
-    * `modelkeep attack model.safetensors --data digits --attack cw` (the smallest change)
+    * `modelkeep attack model.safetensors --data digits --method cw` (the smallest change)
 
-    * `modelkeep attack model.safetensors --data digits --attack pgd --eps 0.2 --target 3`
+    * `modelkeep attack model.safetensors --data digits --method pgd --radius 0.2 --target 3`
+
+    * `modelkeep attack --method pgd --help` (the settings of PGD)
 
     * `modelkeep attack --list`
     """
     from rich.console import Console
 
     from modelkeep import report as pages
-    from modelkeep.attack import catalogue
-    from modelkeep.attack.keeper import kept
+    from modelkeep.attack import Attacked, resume_from
+    from modelkeep.cli.study import print_table
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
 
     if show_list:
-        _list()
+        print_table(list_methods("attack"), ["attack", "sees", "what it does", "paper"])
         return
     if not model or not data:
         raise InputError("Name the model and the data: modelkeep attack MODEL --data DATA. --list shows all attacks.")
+    chosen = make_method(context)
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     examined, _ = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
-    settings = {"norm": norm, "target": target, "steps": steps, "queries": queries, "batch_size": batch_size}
-    run = catalogue.prepared(attack, settings, radius=eps)
     unfinished = out / ".attacks"
     try:
-        with progress.show(), kept(unfinished):
-            found = run(loaded, examined, seed=seed)
-            drawn = _curve(found, run, loaded, examined, seed) if curve else None
+        with progress.show(), resume_from(unfinished):
+            found = chosen(loaded, examined, seed=seed)
+            drawn = _curve(found, chosen, loaded, examined, seed) if curve and isinstance(found, Attacked) else None
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What was found is kept in {unfinished}; the same command goes on with it.", err=True)
         raise typer.Exit(130) from None
-    report, (page, record, *others) = pages.write_attack(
-        found, drawn, model_name=Path(model).name, data_name=examined.name, folder=out
-    )
+    told, files = _write(found, drawn, Path(model).name, examined.name, out)
     shutil.rmtree(unfinished, ignore_errors=True)
     if as_json:
-        typer.echo(record.read_text(encoding="utf-8"))
+        typer.echo((out / "attack.json").read_text(encoding="utf-8"))
         return
     console = Console()
-    console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
-    for other in others:
-        console.print(f"  {other.resolve()}", soft_wrap=True)
-    console.print(report.verdict, highlight=False, markup=False)
-    console.print(report)
+    console.print()
+    for file in files:
+        console.print(f"  {file.resolve()}", soft_wrap=True)
+    if isinstance(told, pages.AttackReport):
+        console.print(told.verdict, highlight=False, markup=False)
+    console.print(told)
 
 
-def _curve(found: Attacked, run: partial[Attacked], model: Model, data: Data, seed: int) -> RobustnessCurve | None:
+def _curve(found: Attacked, chosen: Attack, model: Model, data: Data, seed: int) -> RobustnessCurve | None:
     """The accuracy at sizes up to the one that was asked for, or up to the largest that was needed.
 
     What was done already is in the folder of unfinished attacks, and is not done again.
     """
-    from modelkeep.attack.curve import robustness_curve
+    from modelkeep.attack import robustness_curve
 
     moved = found.distance[(found.after != found.labels) & (found.distance > 0)]
     if found.target is not None or found.norm == "l0" or len(moved) == 0:
         return None
-    if found.radius is None:
-        return robustness_curve(model, data, run, [float(moved.max()) * i / 8 for i in range(1, 9)], seed=seed)
-    freed = partial(run.func, **{key: value for key, value in run.keywords.items() if key != "radius"})
-    return robustness_curve(model, data, freed, [found.radius * i / 4 for i in range(1, 5)], seed=seed)
+    most, count = (float(moved.max()), 8) if found.radius is None else (found.radius, 4)
+    return robustness_curve(model, data, chosen, [most * i / count for i in range(1, count + 1)], seed=seed)
 
 
-def _list() -> None:
-    from modelkeep.attack.catalogue import ATTACKS
-    from modelkeep.cli.study import print_table
+def _write(
+    found: Result, curve: RobustnessCurve | None, model_name: str, data_name: str, folder: Path
+) -> tuple[Result, tuple[Path, ...]]:
+    """Write the page of an attack; what has a result of its own kind, such as UPSET, its JSON and its picture."""
+    from modelkeep import report as pages
+    from modelkeep.attack import Attacked
+    from modelkeep.core import plots
+    from modelkeep.report.page import write_files
 
-    rows = [[name, entry.sees, " ".join(entry.norms), _change(entry), entry.does] for name, entry in ATTACKS.items()]
-    print_table(rows, ["attack", "sees", "norms", "change", "what it does"])
-
-
-def _change(entry: Entry) -> str:
-    if entry.needs_radius:
-        return "--eps"
-    return "any, or --eps" if "radius" in entry.takes else "smallest"
+    if isinstance(found, Attacked):
+        return pages.write_attack(found, curve, model_name=model_name, data_name=data_name, folder=folder)
+    return found, write_files(folder, {"attack.json": found.to_json(), "attack.png": plots.png_bytes(found.draw())})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,9 +18,6 @@ from modelkeep.cli.model_options import (
     model_and_data,
     training_data,
 )
-
-if TYPE_CHECKING:
-    from modelkeep.harden.score import Attack
 
 MethodName = Literal["pgd", "trades", "fast", "fgsm", "free", "gradient", "distil"]
 
@@ -77,7 +74,7 @@ def harden(
     from rich.console import Console
 
     from modelkeep import report as pages
-    from modelkeep.attack import pgd, standard
+    from modelkeep.attack import PGD, Standard
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
     from modelkeep.harden import Setting, make_defences, scoreboard
@@ -92,7 +89,7 @@ def harden(
     examined = examined.sample(min(examples, len(examined)), seed)
     learned = training_data(data, train, label, "Hardening needs")
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
-    measure: Attack = standard if attack == "standard" else pgd
+    measure = Standard if attack == "standard" else PGD
     checkpoint = out / "harden.checkpoint"
     found: Any
     with progress.show():

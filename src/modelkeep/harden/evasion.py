@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from modelkeep.attack import Target, pgd
+from modelkeep.attack import PGD, Target
 from modelkeep.attack.adaptive import shared_copy
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.data import Data
@@ -100,7 +100,7 @@ def evade(
             if len(standing) == 0:
                 break
             wanted = _wrong(data.y[standing], rank)
-            found = pgd(both, seen.take(standing), norm=norm, radius=radius, steps=steps, target=wanted, seed=seed)
+            found = PGD(norm=norm, radius=radius, steps=steps, target=wanted)(both, seen.take(standing), seed=seed)
             # Only what the deployed model and detector say counts, to which a logit is not rounded.
             right, alarm = _answers(detector, found.adversarial, found.labels)
             won = found.success & ~right & ~alarm

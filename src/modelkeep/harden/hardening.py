@@ -10,7 +10,8 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelkeep.attack.gradient.pgd import pgd
+from modelkeep.attack.base import BoundedAttack
+from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
@@ -20,7 +21,7 @@ from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.harden.adversarial import Free, fast_training, fgsm_training, pgd_training
 from modelkeep.harden.distillation import AtTemperature, distil
 from modelkeep.harden.gradient_regularisation import GradientRegularisation
-from modelkeep.harden.score import Attack, Verdict, useful, verdict
+from modelkeep.harden.score import Verdict, useful, verdict
 from modelkeep.harden.trades import Trades
 from modelkeep.training import Fitted, Objective, OwnGradients, Recipe, cross_entropy, fit
 from modelkeep.training.part import load_into, tensors_of
@@ -94,7 +95,7 @@ def harden(
     held_out: Data,
     norm: Norm = "linf",
     radius: float,
-    attack: Attack = pgd,
+    attack: type[BoundedAttack] = PGD,
     seed: int,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 60.0,
@@ -126,7 +127,7 @@ def harden(
     """
     _require_known(method)  # before anything that takes long
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
-        before = attack(model, held_out, norm=norm, radius=radius, seed=seed)
+        before = attack(norm=norm, radius=radius)(model, held_out, seed=seed)
         trained = _copy(model)
         fitted, seconds = train_hardened(
             trained,
@@ -141,7 +142,7 @@ def harden(
             checkpoint_seconds=checkpoint_seconds,
         )
         plain = _plain_seconds(model, data, recipe, held_out, seed)
-        after = attack(trained, held_out, norm=norm, radius=radius, seed=seed)
+        after = attack(norm=norm, radius=radius)(trained, held_out, seed=seed)
         load_into(model.module, tensors_of(trained.module))
         return Hardened(
             provenance=provenance(),

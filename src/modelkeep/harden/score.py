@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from modelkeep.attack.gradient.pgd import pgd
-from modelkeep.attack.result import Attacked
+from modelkeep.attack.base import BoundedAttack
+from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.core import plots, progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 Verdict = Literal["holds", "does not hold", "unclear"]
 WORTHWHILE = 0.1
 """The gain in accuracy under attack below which a defence is not worth its name."""
-
-
-class Attack(Protocol):
-    """An attack as `score` calls it: `modelkeep.attack.pgd` is one, and an ensemble is a better one."""
-
-    def __call__(self, model: Model, data: Data, /, *, norm: Norm, radius: float, seed: int) -> Attacked: ...
 
 
 @dataclass(frozen=True)
@@ -124,7 +118,7 @@ def score(
     *,
     norm: Norm = "linf",
     radius: float,
-    attack: Attack = pgd,
+    attack: type[BoundedAttack] = PGD,
     seed: int,
 ) -> Scored:
     """How the defence stands against an attack that ignores it and against one that knows it.
@@ -157,7 +151,7 @@ def scoreboard(
     *,
     norm: Norm = "linf",
     radius: float,
-    attack: Attack = pgd,
+    attack: type[BoundedAttack] = PGD,
     seed: int,
 ) -> Scoreboard:
     """The `score` of several defences of one network, which is attacked only once."""
@@ -167,7 +161,7 @@ def scoreboard(
         measured(seed, undefended.fingerprint(), data.fingerprint()) as provenance,
         progress.task("defences", len(defences) + 1) as task,
     ):
-        base = attack(undefended, data, norm=norm, radius=radius, seed=seed)
+        base = attack(norm=norm, radius=radius)(undefended, data, seed=seed)
         transferred = _strongest(undefended, data, norm, radius, seed)
         task.advance()
         scores = {}
@@ -175,7 +169,7 @@ def scoreboard(
             defence = given if isinstance(given, Defence) else Defence(given)
             deployed, knowing = defence.model, defence.adaptive or defence.model
             with measured(seed, deployed.fingerprint(), data.fingerprint()) as own:
-                found = attack(knowing, data, norm=norm, radius=radius, seed=seed)
+                found = attack(norm=norm, radius=radius)(knowing, data, seed=seed)
                 ignoring = _accuracy(deployed, transferred, data.y, seed)
                 adaptive = _accuracy(deployed, found.adversarial, data.y, seed)
                 if adaptive.value > found.robust_accuracy.value:

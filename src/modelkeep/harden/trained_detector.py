@@ -38,7 +38,7 @@ def train_detector(
     Args:
         model: The model to watch over. It is left as it is.
         clean: Clean examples with their labels.
-        attack: What it should learn to see, such as `lambda m, d: pgd(m, d, radius=0.1, seed=0)`.
+        attack: What it should learn to see, such as `PGD(radius=0.1)`.
         at: The place in the model whose values it looks at; see `model.slices()`.
         network: Gives two logits (clean, attacked) for these values; a small CNN or a dense network by default.
         recipe: How it is trained; twenty epochs of Adam by default.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -11,9 +11,10 @@ from torch import nn
 from modelkeep import Data, Model
 from modelkeep.attack.case import Case
 from modelkeep.attack.frame import carry_out
-from modelkeep.attack.gradient.apgd import AutoPGD, AutoPGDTargeted, Loss, apgd
+from modelkeep.attack.gradient.apgd import APGD
+from modelkeep.attack.gradient.apgd_targeted import APGDTargeted
 from modelkeep.attack.gradient.climb import climb
-from modelkeep.attack.gradient.pgd import pgd
+from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.core.access import Weights
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import Ball, Norm
@@ -42,11 +43,15 @@ def boundary(model: Model, data: Data, dual: float) -> torch.Tensor:
     return found
 
 
-@pytest.mark.parametrize("search", [AutoPGD(), AutoPGD(loss="dlr"), AutoPGDTargeted()], ids=lambda search: search.name)
+@pytest.mark.parametrize(
+    "search",
+    [APGD(radius=1.0), APGD(radius=1.0, loss="dlr"), APGDTargeted(radius=1.0)],
+    ids=lambda search: search.title,
+)
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize(("norm", "dual"), [("linf", 1.0), ("l2", 2.0), ("l1", torch.inf)], ids=["linf", "l2", "l1"])
 def test_on_a_linear_model_it_succeeds_exactly_where_the_closed_form_says(
-    norm: Norm, dual: float, classes: int, search: AutoPGD | AutoPGDTargeted
+    norm: Norm, dual: float, classes: int, search: APGD | APGDTargeted
 ) -> None:
     model = linear_model(classes)
     data = seen_rightly(model)
@@ -56,7 +61,7 @@ def test_on_a_linear_model_it_succeeds_exactly_where_the_closed_form_says(
     assert not found.success[distance > 1.001 * radius].any()
     # Towards one class after the other nothing is missed; a loss over all classes may follow the wrong one.
     reachable = found.success[distance < 0.98 * radius].double()
-    assert float(reachable.mean()) >= (1 if isinstance(search, AutoPGDTargeted) or classes == 2 else 0.85)
+    assert float(reachable.mean()) >= (1 if isinstance(search, APGDTargeted) or classes == 2 else 0.85)
     assert 0.3 < found.robust_accuracy.value < 0.7
 
 
@@ -64,10 +69,15 @@ def test_on_a_linear_model_it_succeeds_exactly_where_the_closed_form_says(
 def test_it_is_at_least_as_strong_as_pgd_with_steps_of_one_size(digits_net: tuple[Model, Data], norm: Norm) -> None:
     model, data = digits_net
     radius = {"linf": 0.08, "l2": 0.45, "l1": 1.5}[norm]
-    plain = pgd(model, data, norm=norm, radius=radius, steps=30, step_size=2.5 * radius / 30, seed=0)
-    auto = apgd(model, data, norm=norm, radius=radius, steps=30, seed=0)
+    plain = PGD(norm=norm, radius=radius, steps=30, step_size=2.5 * radius / 30)(model, data, seed=0)
+    auto = APGD(norm=norm, radius=radius, steps=30)(model, data, seed=0)
     both = carry_out(
-        model, data, [AutoPGD(30), AutoPGDTargeted(30)], attack="both", ball=Ball(norm, radius, model.bounds), seed=0
+        model,
+        data,
+        [APGD(radius=radius, steps=30), APGDTargeted(radius=radius, steps=30)],
+        attack="both",
+        ball=Ball(norm, radius, model.bounds),
+        seed=0,
     )
     assert 0.1 < auto.robust_accuracy.value < 0.9
     assert auto.robust_accuracy.value <= plain.robust_accuracy.value
@@ -78,12 +88,12 @@ def test_it_is_at_least_as_strong_as_pgd_with_steps_of_one_size(digits_net: tupl
 
 @pytest.mark.parametrize("loss", ["ce", "dlr"])
 @pytest.mark.parametrize("classes", [2, 3, 4, 10])
-def test_a_target_is_reached(classes: int, loss: Loss) -> None:
+def test_a_target_is_reached(classes: int, loss: Literal["ce", "dlr"]) -> None:
     model = linear_model(classes)
     data = seen_rightly(model)
-    found = apgd(model, data, norm="l2", radius=20.0, loss=loss, target="1", seed=0)
+    found = APGD(norm="l2", radius=20.0, loss=loss, target="1")(model, data, seed=0)
     assert found.success.all()
-    near = apgd(model, data, norm="l2", radius=0.3, loss=loss, target="1", seed=0)
+    near = APGD(norm="l2", radius=0.3, loss=loss, target="1")(model, data, seed=0)
     assert torch.equal(near.success, near.after == 1)
     assert not near.success.all()
 
@@ -91,7 +101,7 @@ def test_a_target_is_reached(classes: int, loss: Loss) -> None:
 def test_the_ratio_does_not_care_how_logits_are_scaled() -> None:
     small, large = linear_model(5), linear_model(5, scale=1e6)
     data = seen_rightly(small)
-    same = [apgd(model, data, norm="l2", radius=0.3, loss="dlr", seed=0) for model in (small, large)]
+    same = [APGD(norm="l2", radius=0.3, loss="dlr")(model, data, seed=0) for model in (small, large)]
     torch.testing.assert_close(same[0].adversarial, same[1].adversarial, rtol=0, atol=1e-3)
     assert 0.1 < same[0].robust_accuracy.value < 0.9
 
@@ -103,7 +113,7 @@ def test_a_class_that_is_third_can_be_aimed_at() -> None:
         layer.weight.copy_(torch.eye(3))
     model = Model(layer, input_shape=(3,), classes=3, bounds=None)
     data = Data(torch.tensor([[1.0, 0.5, 0.0]]), torch.tensor([0]), model.classes)
-    assert apgd(model, data, norm="l2", radius=1.0, loss="dlr", target="2", seed=0).success.all()
+    assert APGD(norm="l2", radius=1.0, loss="dlr", target="2")(model, data, seed=0).success.all()
 
 
 def test_steps_get_shorter_where_they_are_too_long() -> None:
@@ -116,9 +126,9 @@ def test_steps_get_shorter_where_they_are_too_long() -> None:
 
     model = Model(Peak(), input_shape=(2,), classes=2, bounds=None)
     data = Data(torch.zeros(20, 2), torch.zeros(20, dtype=torch.int64), model.classes)
-    found = apgd(model, data, norm="linf", radius=5.0, steps=100, seed=0)
+    found = APGD(norm="linf", radius=5.0, steps=100)(model, data, seed=0)
     assert found.success.all()
-    assert not pgd(model, data, norm="linf", radius=5.0, steps=10, step_size=2.5, seed=0).success.all()
+    assert not PGD(norm="linf", radius=5.0, steps=10, step_size=2.5)(model, data, seed=0).success.all()
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
@@ -146,17 +156,17 @@ def test_a_climb_stays_in_the_ball_and_the_mask(digits_net: tuple[Model, Data], 
     assert float(ball.distance(visited[-1], data.x).min()) > 0.5 * radius
 
 
-@pytest.mark.parametrize("make", [lambda s: AutoPGD(s), lambda s: AutoPGDTargeted(s)], ids=["plain", "targeted"])
-def test_a_single_step_is_enough_to_run(make: Callable[[int], AutoPGD | AutoPGDTargeted]) -> None:
+@pytest.mark.parametrize("make", [APGD, APGDTargeted], ids=["plain", "targeted"])
+def test_a_single_step_is_enough_to_run(make: type[APGD | APGDTargeted]) -> None:
     model = linear_model(3)
     data = seen_rightly(model)
-    found = carry_out(model, data, [make(1)], attack="one", ball=Ball("l2", 0.5), seed=0)
+    found = carry_out(model, data, [make(radius=0.5, steps=1)], attack="one", ball=Ball("l2", 0.5), seed=0)
     assert 0 < found.robust_accuracy.value < 1
 
 
 def test_the_batch_size_does_not_change_the_result(digits_net: tuple[Model, Data]) -> None:
     model, data = digits_net
-    for search in (AutoPGD(20), AutoPGDTargeted(20, targets=2)):
+    for search in (APGD(radius=1.0, steps=20), APGDTargeted(radius=1.0, steps=20, targets=2)):
         whole, parts = (
             carry_out(model, data, [search], attack="it", ball=Ball("l2", 0.4, model.bounds), batch_size=size, seed=0)
             for size in (120, 32)
@@ -166,11 +176,11 @@ def test_the_batch_size_does_not_change_the_result(digits_net: tuple[Model, Data
 
 def test_nonsense_is_refused(digits_net: tuple[Model, Data]) -> None:
     model, data = digits_net
-    with pytest.raises(InputError, match="'loss' parameter of AutoPGD must be 'ce' or 'dlr'"):
-        apgd(model, data, radius=0.1, loss="hinge", seed=0)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="'loss' parameter of APGD must be one of 'ce', 'dlr'"):
+        APGD(radius=0.1, loss="hinge")(model, data, seed=0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'restarts' parameter"):
-        apgd(model, data, radius=0.1, restarts=0, seed=0)
+        APGD(radius=0.1, restarts=0)(model, data, seed=0)
     with pytest.raises(InputError, match="'steps' parameter"):
-        AutoPGD(0)
+        APGD(radius=1.0, steps=0)
     with pytest.raises(InputError, match="'targets' parameter"):
-        AutoPGDTargeted(targets=0)
+        APGDTargeted(radius=1.0, targets=0)

@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from attack.peers import peer
 from modelkeep import Data, Model
-from modelkeep.attack.gradient.fgsm import fgsm
-from modelkeep.attack.gradient.pgd import pgd
+from modelkeep.attack.gradient.fgsm import FGSM
+from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.core.norms import Norm
 
 RADII: dict[Norm, float] = {"linf": 0.1, "l2": 0.6, "l1": 3.0}
@@ -22,7 +22,7 @@ RADII: dict[Norm, float] = {"linf": 0.1, "l2": 0.6, "l1": 3.0}
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_it_is_the_step_of_the_equations(digits_net: tuple[Model, Data], norm: Norm, target: str | None) -> None:
     model, data = digits_net
-    found = fgsm(model, data, norm=norm, radius=RADII[norm], target=target, seed=0)
+    found = FGSM(norm=norm, radius=RADII[norm], target=target)(model, data, seed=0)
     x = data.x.double().requires_grad_()
     wanted = data.y if target is None else torch.full_like(data.y, 3)
     exact = nn.Sequential(*model.module.children()).double()
@@ -54,7 +54,7 @@ def test_foolbox_finds_the_same_points(digits_net: tuple[Model, Data], norm: Nor
         "l1": foolbox.attacks.L1FastGradientAttack,
     }[norm](random_start=False)
     _, points, wrong = attack(theirs, data.x, data.y, epsilons=RADII[norm])
-    found = fgsm(model, data, norm=norm, radius=RADII[norm], seed=0)
+    found = FGSM(norm=norm, radius=RADII[norm])(model, data, seed=0)
     assert int((wrong != found.success).sum()) <= 1
     both = wrong & found.success & (found.distance > 0)
     torch.testing.assert_close(
@@ -64,7 +64,7 @@ def test_foolbox_finds_the_same_points(digits_net: tuple[Model, Data], norm: Nor
 
 def test_it_is_weaker_than_many_steps_and_far_cheaper(digits_net: tuple[Model, Data]) -> None:
     model, data = digits_net
-    once = fgsm(model, data, radius=0.1, seed=0)
-    often = pgd(model, data, radius=0.1, seed=0)
+    once = FGSM(radius=0.1)(model, data, seed=0)
+    often = PGD(radius=0.1)(model, data, seed=0)
     assert often.robust_accuracy.value < once.robust_accuracy.value
     assert once.gradients <= len(data)

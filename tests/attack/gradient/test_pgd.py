@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from modelkeep import Data, Model, Preprocessing, Result
-from modelkeep.attack import Ball, Case, pgd
+from modelkeep.attack import PGD, Case
 from modelkeep.core.access import Weights
 from modelkeep.core.errors import InputError, ModelKeepError
-from modelkeep.core.norms import Norm
+from modelkeep.core.norms import Ball, Norm
 
 CLASSES = ("a", "b", "c")
 
@@ -52,7 +52,7 @@ def test_on_a_linear_model_it_succeeds_exactly_where_the_closed_form_says(norm: 
     logits = model.logits(data.x)
     distance = (logits[:, 0] - logits[:, 1]).abs() / w.norm(p=dual)
     radius = float(distance.median())
-    found = pgd(model, data, norm=norm, radius=radius, steps=100, step_size=radius / 4, seed=0)
+    found = PGD(norm=norm, radius=radius, steps=100, step_size=radius / 4)(model, data, seed=0)
     clear = (distance - radius).abs() > 0.02 * radius
     assert torch.equal(found.success[clear], (distance < radius)[clear])
     assert 0.3 < found.robust_accuracy.value < 0.7
@@ -77,7 +77,7 @@ def test_a_small_radius_in_many_dimensions_is_no_safer_than_the_closed_form_says
         x += ((wanted - signed)[:, None] * w / w.dot(w)).view_as(x)
         distance = (x.double().flatten(1) @ w.double()).abs()
         distance /= w.double().norm(p=dual)
-    found = pgd(model, Data(x, model.predict(x), model.classes), norm=norm, radius=radius, seed=0)
+    found = PGD(norm=norm, radius=radius)(model, Data(x, model.predict(x), model.classes), seed=0)
     clear = (distance - radius).abs() > 0.1 * radius
     assert torch.equal(found.success[clear], (distance < radius)[clear])
     assert 100 < int(clear.sum())
@@ -92,8 +92,8 @@ def test_a_model_that_is_very_sure_is_attacked_all_the_same(target: str | None) 
         for parameter in sure.module.parameters():
             parameter.mul_(1e6)
     data = data_for(plain)
-    expected = pgd(plain, data, norm="l2", radius=0.3, target=target, seed=0)
-    found = pgd(sure, data, norm="l2", radius=0.3, target=target, seed=0)
+    expected = PGD(norm="l2", radius=0.3, target=target)(plain, data, seed=0)
+    found = PGD(norm="l2", radius=0.3, target=target)(sure, data, seed=0)
     assert found.health == ()
     # Not quite the same: a sure model looks at its second choice only, where an unsure one looks at all.
     assert float((found.success == expected.success).double().mean()) > 0.95
@@ -118,7 +118,7 @@ def test_successes_are_real_and_failures_are_the_originals(contested_cnn: Model,
     x = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(2))
     data = Data(x, contested_cnn.predict(x), contested_cnn.classes)
     radius = 0.02 if norm == "linf" else 0.1
-    found = pgd(contested_cnn, data, norm=norm, radius=radius, steps=20, seed=0)
+    found = PGD(norm=norm, radius=radius, steps=20)(contested_cnn, data, seed=0)
     again = contested_cnn.predict(found.adversarial)
     assert torch.equal(again, found.after)
     assert torch.equal(found.success, again != data.y)
@@ -140,8 +140,8 @@ def test_a_success_is_not_lost_because_another_batch_rounds_otherwise() -> None:
 
     model = Model(Rounding(), input_shape=(1,), classes=2, bounds=None)
     x = torch.linspace(0.05, 0.45, 3000)[:, None]
-    found = pgd(
-        model, Data(x, torch.zeros(3000, dtype=torch.int64), model.classes), radius=0.5, batch_size=3000, seed=0
+    found = PGD(radius=0.5, batch_size=3000)(
+        model, Data(x, torch.zeros(3000, dtype=torch.int64), model.classes), seed=0
     )
     assert found.success.all()
 
@@ -150,7 +150,7 @@ def test_what_is_already_wrong_is_left_alone() -> None:
     model = linear_model()
     data = data_for(model)
     wrong = Data(data.x, 1 - data.y, data.classes)
-    found = pgd(model, wrong, radius=0.1, seed=0)
+    found = PGD(radius=0.1)(model, wrong, seed=0)
     assert found.clean_accuracy.value == 0
     assert found.success_rate is None
     assert torch.equal(found.adversarial, data.x)
@@ -160,13 +160,13 @@ def test_what_is_already_wrong_is_left_alone() -> None:
 def test_a_target_is_reached_and_nothing_else_counts() -> None:
     model = linear_model(classes=3)
     data = data_for(model)
-    found = pgd(model, data, norm="l2", radius=5.0, steps=50, target="b", seed=0)
+    found = PGD(norm="l2", radius=5.0, steps=50, target="b")(model, data, seed=0)
     assert bool((model.predict(found.adversarial) == 1).all())
-    near = pgd(model, data, norm="l2", radius=0.2, steps=50, target="b", seed=0)
+    near = PGD(norm="l2", radius=0.2, steps=50, target="b")(model, data, seed=0)
     assert torch.equal(near.success, near.after == 1)
     assert not near.success.all()
     with pytest.raises(InputError, match=r"The model has no class 'z'. Its classes: a, b, c"):
-        pgd(model, data, radius=1.0, target="z", seed=0)
+        PGD(radius=1.0, target="z")(model, data, seed=0)
 
 
 def test_the_radius_is_in_the_owners_units() -> None:
@@ -177,8 +177,8 @@ def test_the_radius_is_in_the_owners_units() -> None:
     with torch.no_grad():
         plain.module.bias.zero_()  # type: ignore[operator]
     data = Data(data.x, plain.predict(data.x), plain.classes)
-    wide = pgd(plain, data, norm="l2", radius=0.4, steps=60, seed=0)
-    also = pgd(half, data, norm="l2", radius=0.4, steps=60, seed=0)
+    wide = PGD(norm="l2", radius=0.4, steps=60)(plain, data, seed=0)
+    also = PGD(norm="l2", radius=0.4, steps=60)(half, data, seed=0)
     # f(2x) = 2 f(x) without a bias, so the boundary is where it was: normalisation must not change the answer.
     assert wide.robust_accuracy.value == pytest.approx(also.robust_accuracy.value, abs=0.02)
 
@@ -188,7 +188,7 @@ def test_solved_examples_cost_nothing_more() -> None:
     data = data_for(model)
     sizes: list[int] = []
     handle = model.module.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
-    pgd(model, data, norm="linf", radius=5.0, steps=40, seed=0)
+    PGD(norm="linf", radius=5.0, steps=40)(model, data, seed=0)
     handle.remove()
     # Everything is solved within a few steps: far fewer passes than 40 steps on all examples.
     assert sum(sizes) < 12 * len(data)
@@ -197,16 +197,16 @@ def test_solved_examples_cost_nothing_more() -> None:
 def test_restarts_only_help(contested_cnn: Model) -> None:
     x = torch.rand(40, 1, 8, 8, generator=torch.Generator().manual_seed(3))
     data = Data(x, contested_cnn.predict(x), contested_cnn.classes)
-    once = pgd(contested_cnn, data, radius=0.02, steps=3, seed=0)
-    often = pgd(contested_cnn, data, radius=0.02, steps=3, restarts=5, seed=0)
+    once = PGD(radius=0.02, steps=3)(contested_cnn, data, seed=0)
+    often = PGD(radius=0.02, steps=3, restarts=5)(contested_cnn, data, seed=0)
     assert bool((often.success | ~once.success).all())
 
 
 def test_the_batch_size_does_not_change_who_is_attacked_how() -> None:
     model = linear_model()
     data = data_for(model, n=50)
-    whole = pgd(model, data, radius=0.3, steps=10, seed=0, batch_size=50)
-    parts = pgd(model, data, radius=0.3, steps=10, seed=0, batch_size=7)
+    whole = PGD(radius=0.3, steps=10, batch_size=50)(model, data, seed=0)
+    parts = PGD(radius=0.3, steps=10, batch_size=7)(model, data, seed=0)
     torch.testing.assert_close(whole.adversarial, parts.adversarial)
 
 
@@ -223,22 +223,22 @@ def test_flat_and_random_models_are_suspected() -> None:
             return torch.stack([x.sum(dim=1), torch.rand(len(x))], dim=1)
 
     flat = Model(Step(), input_shape=(6,), classes=2, bounds=None)
-    found = pgd(flat, data_for(flat), radius=0.5, seed=0)
+    found = PGD(radius=0.5)(flat, data_for(flat), seed=0)
     assert "masked gradients suspected: the gradient is exactly zero on 200 of 200" in found.health[0]
     noisy = Model(Noisy(), input_shape=(6,), classes=2, bounds=None)
-    assert "the model is random" in pgd(noisy, data_for(noisy), radius=0.5, seed=0).health[0]
-    assert pgd(linear_model(), data_for(linear_model()), radius=0.5, seed=0).health == ()
+    assert "the model is random" in PGD(radius=0.5)(noisy, data_for(noisy), seed=0).health[0]
+    assert PGD(radius=0.5)(linear_model(), data_for(linear_model()), seed=0).health == ()
 
 
 def test_too_few_steps_are_noticed() -> None:
     model = linear_model()
-    found = pgd(model, data_for(model), radius=0.5, steps=10, step_size=0.05, seed=0)
+    found = PGD(radius=0.5, steps=10, step_size=0.05)(model, data_for(model), seed=0)
     assert any("too few steps" in note for note in found.health)
 
 
 def test_the_result_prints_draws_and_comes_back_from_json(contested_cnn: Model) -> None:
     x = torch.rand(12, 1, 8, 8)
-    found = pgd(contested_cnn, Data(x, contested_cnn.predict(x), contested_cnn.classes), radius=0.2, seed=0)
+    found = PGD(radius=0.2)(contested_cnn, Data(x, contested_cnn.predict(x), contested_cnn.classes), seed=0)
     assert "accuracy, attacked" in str(found)
     assert len(found.draw().axes) >= 3
     back = Result.from_json(found.to_json())
@@ -255,24 +255,24 @@ def test_nonsense_is_refused(small_cnn: Model) -> None:
         {"radius": float("nan")},
     ):
         with pytest.raises(InputError, match="parameter of"):
-            pgd(small_cnn, data, **settings, seed=0)  # type: ignore[arg-type]
+            PGD(**settings)(small_cnn, data, seed=0)  # type: ignore[arg-type]
     other = Data(torch.rand(2, 3), torch.zeros(2, dtype=torch.int64), small_cnn.classes)
     with pytest.raises(ModelKeepError, match="takes inputs of shape"):
-        pgd(small_cnn, other, radius=1.0, seed=0)
+        PGD(radius=1.0)(small_cnn, other, seed=0)
     swapped = Data(data.x, data.y, small_cnn.classes[::-1])
     with pytest.raises(InputError, match="in the same order"):
-        pgd(small_cnn, swapped, radius=1.0, seed=0)
+        PGD(radius=1.0)(small_cnn, swapped, seed=0)
     outside = Data(data.x * 255, data.y, small_cnn.classes)
     with pytest.raises(InputError, match=r"takes values in \(0.0, 1.0\)"):
-        pgd(small_cnn, outside, radius=1.0, seed=0)
+        PGD(radius=1.0)(small_cnn, outside, seed=0)
 
 
 def test_works_where_gradients_are_switched_off() -> None:
     model = linear_model()
     data = data_for(model)
     with torch.no_grad():
-        off = pgd(model, data, radius=0.5, seed=0)
-    assert torch.equal(off.adversarial, pgd(model, data, radius=0.5, seed=0).adversarial)
+        off = PGD(radius=0.5)(model, data, seed=0)
+    assert torch.equal(off.adversarial, PGD(radius=0.5)(model, data, seed=0).adversarial)
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -280,7 +280,7 @@ def test_steps_that_become_smaller_find_no_less_for_fewer_passes(contested_cnn: 
     x = torch.rand(200, 1, 8, 8, generator=torch.Generator().manual_seed(5))
     data = Data(x, contested_cnn.predict(x), contested_cnn.classes)
     radius = 0.02 if norm == "linf" else 0.1
-    falling = pgd(contested_cnn, data, norm=norm, radius=radius, steps=30, seed=0)
-    constant = pgd(contested_cnn, data, norm=norm, radius=radius, steps=30, step_size=2.5 * radius / 30, seed=0)
+    falling = PGD(norm=norm, radius=radius, steps=30)(contested_cnn, data, seed=0)
+    constant = PGD(norm=norm, radius=radius, steps=30, step_size=2.5 * radius / 30)(contested_cnn, data, seed=0)
     assert falling.robust_accuracy.value <= constant.robust_accuracy.value
     assert falling.gradients < constant.gradients

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model, Result
-from modelkeep.attack.transfer import Transferred, proxy_set, train_proxy, transfer
-from modelkeep.attack.transfer.proxy import ask
+from modelkeep.attack import Transfer, Transferred, proxy_set
+from modelkeep.attack.transfer.proxy import ask, train_proxy
 from modelkeep.core.access import Labels, Scores
 from modelkeep.core.errors import InputError, QueryBudget
 from modelkeep.training import Recipe, cross_entropy, fit
@@ -47,16 +47,7 @@ def test_the_proxy_agrees_and_its_inputs_transfer(
     target: Model, halves: tuple[Data, Data], answers: Literal["scores", "labels"]
 ) -> None:
     data = datasets.load("digits", "test").first(200)
-    found = transfer(
-        target,
-        data,
-        questions=halves[1],
-        answers=answers,
-        proxy=small,
-        recipe=RECIPE,
-        radius=0.2,
-        seed=0,
-    )
+    found = Transfer(questions=halves[1], answers=answers, proxy=small, recipe=RECIPE, radius=0.2)(target, data, seed=0)
     assert found.agreement.value > 0.88
     assert found.agreement.n == len(halves[1]) // 10
     assert found.proxy_success is not None
@@ -79,7 +70,7 @@ def test_the_proxy_agrees_and_its_inputs_transfer(
 def test_towards_a_target_and_back_from_json(target: Model, halves: tuple[Data, Data]) -> None:
     data = datasets.load("digits", "test").first(60)
     found, again = (
-        transfer(target, data, questions=halves[1], proxy=small, recipe=RECIPE, target="3", radius=0.2, seed=1)
+        Transfer(questions=halves[1], proxy=small, recipe=RECIPE, target="3", radius=0.2)(target, data, seed=1)
         for _ in "ab"
     )
     assert (target.predict(found.adversarial[found.success]) == 3).all()
@@ -94,7 +85,7 @@ def test_towards_a_target_and_back_from_json(target: Model, halves: tuple[Data, 
 def test_a_trained_model_is_taken_as_it_is(target: Model, halves: tuple[Data, Data]) -> None:
     data = datasets.load("digits", "test").first(40)
     before = target.fingerprint()
-    found = transfer(target, data, proxy=target, radius=0.1, momentum=0.0, seed=0)  # the perfect proxy
+    found = Transfer(proxy=target, radius=0.1, momentum=0.0)(target, data, seed=0)  # the perfect proxy
     assert found.agreement.value == 1
     assert found.transfer_rate is not None
     assert found.transfer_rate.value == 1
@@ -122,11 +113,11 @@ def test_the_target_is_only_asked_and_never_beyond_the_budget(target: Model, hal
     guarded = Model(module, input_shape=(1, 8, 8), classes=target.classes)
     data, questions = datasets.load("digits", "test").first(30), halves[1].first(100)
     short = Recipe(steps=5)
-    found = transfer(guarded, data, questions=questions, answers="labels", recipe=short, radius=0.1, budget=100, seed=0)
+    found = Transfer(questions=questions, answers="labels", recipe=short, radius=0.1, budget=100)(guarded, data, seed=0)
     assert module.asked - found.queries <= 2 * len(data)  # the frame's clean pass and its look for randomness
     module.asked = 0
     with pytest.raises(QueryBudget, match="The budget is 99 queries"):
-        transfer(guarded, data, questions=questions, recipe=short, radius=0.1, budget=99, seed=0)
+        Transfer(questions=questions, recipe=short, radius=0.1, budget=99)(guarded, data, seed=0)
     assert module.asked == 0
 
 
@@ -169,15 +160,8 @@ def test_the_discriminator_finds_the_digits_among_other_images(target: Model, ha
     assert "candidates chosen" in str(found)
     assert len(found.draw().axes) == 1
     assert torch.equal(proxy_set(view, candidates, seed=0).original, found.original)
-    attacked = transfer(
-        target,
-        datasets.load("digits", "test").first(100),
-        questions=candidates,
-        discriminate=True,
-        proxy=small,
-        recipe=RECIPE,
-        radius=0.12,
-        seed=0,
+    attacked = Transfer(questions=candidates, discriminate=True, proxy=small, recipe=RECIPE, radius=0.12)(
+        target, datasets.load("digits", "test").first(100), seed=0
     )
     assert attacked.chosen == int(kept.sum())
     assert attacked.questions == len(x)
@@ -187,13 +171,13 @@ def test_the_discriminator_finds_the_digits_among_other_images(target: Model, ha
 
 def test_nonsense_is_refused(target: Model, halves: tuple[Data, Data]) -> None:
     data = halves[1].first(12)
-    with pytest.raises(InputError, match="The 'answers' parameter of transfer"):
-        transfer(target, data, answers="logits", radius=0.1, seed=0)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="The 'answers' parameter of Transfer"):
+        Transfer(answers="logits", radius=0.1)(target, data, seed=0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="looks at scores"):
-        transfer(target, data, answers="labels", discriminate=True, radius=0.1, seed=0)
+        Transfer(answers="labels", discriminate=True, radius=0.1)(target, data, seed=0)
     with pytest.raises(InputError, match="at least 2 questions"):
-        transfer(target, data, questions=data.first(1), radius=0.1, seed=0)
+        Transfer(questions=data.first(1), radius=0.1)(target, data, seed=0)
     with pytest.raises(InputError, match=r"takes values in \(0.0, 1.0\), but the questions"):
-        transfer(target, data, questions=replace(data, x=255 * data.x, bounds=None), radius=0.1, seed=0)
+        Transfer(questions=replace(data, x=255 * data.x, bounds=None), radius=0.1)(target, data, seed=0)
     with pytest.raises(InputError, match="at least 10 candidates"):
         proxy_set(Scores(target), data.first(5), seed=0)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model, Result
-from modelkeep.attack.universal import Upset, upset
+from modelkeep.attack import UPSET, Upset
 from modelkeep.core.errors import InputError
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import architectures, datasets
@@ -24,7 +24,7 @@ def linear() -> tuple[Model, Data]:
 
 def test_on_a_linear_model_it_comes_close_to_the_closed_form() -> None:
     model, data = linear()
-    found = upset(model, data, radius=0.4, recipe=RECIPE, held_out=0.5, seed=0)
+    found = UPSET(radius=0.4, recipe=RECIPE, held_out=0.5)(model, data, seed=0)
     weight = model.module.weight.detach().diff(dim=0)[0]  # type: ignore[operator]
     lead = model.logits(data.x).diff(dim=1)[:, 0]
     for target, sign in ((0, -1), (1, 1)):
@@ -48,7 +48,7 @@ def test_moves_held_out_digits_to_the_class_that_is_wanted() -> None:
     model = Model(module, input_shape=(1, 8, 8), classes=data.classes)
     fit(model, data, cross_entropy, Recipe(epochs=10, batch_size=64, learning_rate=5e-3), seed=0)
     before, modes = model.fingerprint(), [part.training for part in module.modules()]
-    found, again = (upset(model, data, radius=0.3, targets=("3", "8"), recipe=RECIPE, seed=0) for _ in "ab")
+    found, again = (UPSET(radius=0.3, targets=("3", "8"), recipe=RECIPE)(model, data, seed=0) for _ in "ab")
     assert model.fingerprint() == before
     assert [part.training for part in module.modules()] == modes
     assert all(parameter.requires_grad and parameter.grad is None for parameter in module.parameters())
@@ -77,18 +77,18 @@ def test_a_victim_without_gradients_is_called_so() -> None:
     model = Model(Steps(), input_shape=(6,), classes=2, bounds=None)
     x = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
     data = Data(x, model.predict(x), model.classes)
-    found = upset(model, data, radius=0.5, recipe=Recipe(epochs=1), seed=0)
+    found = UPSET(radius=0.5, recipe=Recipe(epochs=1))(model, data, seed=0)
     assert "masked gradients suspected: the gradient is exactly zero" in found.health[0]
     assert len(found.draw().axes) == 1
 
 
 def test_nonsense_is_refused() -> None:
     model, data = linear()
-    with pytest.raises(InputError, match="The 'held_out' parameter of upset"):
-        upset(model, data, radius=0.1, held_out=1.0, seed=0)
+    with pytest.raises(InputError, match="The 'held_out' parameter of UPSET"):
+        UPSET(radius=0.1, held_out=1.0)(model, data, seed=0)
     with pytest.raises(InputError, match="no class 'maybe'"):
-        upset(model, data, radius=0.1, targets=("maybe",), seed=0)
+        UPSET(radius=0.1, targets=("maybe",))(model, data, seed=0)
     with pytest.raises(InputError, match="'radius'"):
-        upset(model, data, radius=0.0, seed=0)
+        UPSET(radius=0.0)(model, data, seed=0)
     with pytest.raises(InputError, match="2 examples and 1 target at least"):
-        upset(model, data.first(1), radius=0.1, seed=0)
+        UPSET(radius=0.1)(model, data.first(1), seed=0)

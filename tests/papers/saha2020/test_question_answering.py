@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.model import Model
 from modelkeep.papers.saha2020.question_answering import CLASSES, Features, FromBank, FromPicture, Quiz, close_ups
 from modelkeep.papers.saha2020.scenes import ANSWERS, FAMILIES, LONGEST, VOCABULARY, covered
@@ -88,7 +88,7 @@ def test_an_attack_on_the_background_leaves_things_and_question_alone(quiz: Quiz
     asked, background = quiz.with_pictures(10)
     whole = Model(FromPicture(features, mac), input_shape=asked.input_shape, classes=ANSWERS)
     asked = replace(asked, y=whole.predict(asked.x))  # all are right, so that there is something to attack
-    found = pgd(whole, asked, radius=1.0, steps=20, mask=background, seed=0)
+    found = PGD(radius=1.0, steps=20, mask=background)(whole, asked, seed=0)
     changed = (found.adversarial != found.original).any(dim=1)
     assert changed.any()
     for i, scene in enumerate(quiz.about[:10]):

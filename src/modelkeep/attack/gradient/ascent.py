@@ -1,11 +1,13 @@
-"""Ascent: so many steps uphill inside a ball, and nothing else. What adversarial training runs at every step."""
+"""Ascent: steps uphill inside a ball. The loop of PGD, BIM and ILCM, and the bare one of adversarial training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
+from modelkeep.attack.case import Case
+from modelkeep.core.access import Weights
 from modelkeep.core.norms import Ball
 
 
@@ -29,3 +31,31 @@ def ascend(
             (gradient,) = torch.autograd.grad(value(x).sum(), x)
         x = ball.step(x.detach(), gradient, step_size, original)
     return x.detach()
+
+
+def ascend_until_solved(case: Case[Weights], start: torch.Tensor, sizes: Sequence[float]) -> torch.Tensor:
+    """Where steps of these sizes from `start` end for each example, `(n, ...)`. A solved example goes no further."""
+    steps = len(sizes)
+    end, x, active = start.clone(), start, torch.arange(len(start), device=start.device)
+    going, gains = case, start.new_zeros(3, len(start))
+    looks = {0: 0, 3 * steps // 4: 1, steps - 1: 2} if steps >= 4 else {}
+    for step, size in enumerate(sizes):
+        gradient, logits = going.gradient(x, going.gain)
+        if step == 0:
+            case.health.see_gradient(gradient)
+        if step in looks:
+            gains[looks[step], active] = going.gain(logits)
+        solved = going.reached(logits)
+        if solved.any():
+            # What is solved is kept as it is and costs nothing from here on.
+            end[active[solved]] = x[solved]
+            case.health.see_solved(step, int(solved.sum()), steps)
+            rest = ~solved
+            active, x, gradient, going = active[rest], x[rest], gradient[rest], going.part(rest)
+        if len(active) == 0:
+            return end
+        x = going.ball.step(x, torch.nan_to_num(gradient), size, going.original)
+    end[active] = x
+    if looks:
+        case.health.see_ascent(*gains[:, active])
+    return end

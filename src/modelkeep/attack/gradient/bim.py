@@ -1,53 +1,28 @@
-"""BIM: FGSM again and again with small steps, from the original itself (Kurakin et al.; thesis 004, eq. 2.13)."""
+"""BIM: FGSM again and again with small steps, from the original itself (Kurakin2016; Saha2020, eq. 2.13)."""
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import torch
 
-from modelkeep.attack.case import Target
-from modelkeep.attack.frame import carry_out
-from modelkeep.attack.gradient.pgd import PGD
-from modelkeep.attack.result import Attacked
-from modelkeep.core.data import Data
-from modelkeep.core.model import Model
-from modelkeep.core.norms import Ball, Norm
+from modelkeep.attack.base import BoundedAttack
+from modelkeep.attack.case import Case
+from modelkeep.attack.gradient.ascent import ascend_until_solved
+from modelkeep.core.access import Weights
+from modelkeep.core.method import declare, setting
 
 
-def bim(
-    model: Model,
-    data: Data,
-    *,
-    norm: Norm = "linf",
-    radius: float,
-    steps: int = 40,
-    step_size: float | None = None,
-    target: str | Target | None = None,
-    mask: torch.Tensor | None = None,
-    batch_size: int = 256,
-    seed: int,
-) -> Attacked:
-    """Look for inputs within `radius` that the model gets wrong: PGD without its random start.
+@declare("attack", "bim", access="weights", paper="Kurakin2016; Saha2020, eq. 2.13")
+class BIM(BoundedAttack):
+    """Steps from the original: PGD without its random start."""
 
-    Args:
-        model: The model; gradients of its weights are not computed, and it is left as it was.
-        data: Examples with their true labels.
-        norm: "linf", "l2" or "l1".
-        radius: The largest allowed distance, in the owner's units.
-        steps: Gradient steps.
-        step_size: Length of a step; 2.5 · radius / steps where it is not given.
-        target: The class that the answer should become; without it, any wrong answer will do.
-        mask: True where the input may change, such as the background only; it must broadcast to the inputs' shape.
-        batch_size: Examples that are run at once.
-        seed: For models that are random.
-    """
-    return carry_out(
-        model,
-        data,
-        [PGD(steps, step_size, random_start=False)],
-        attack="BIM",
-        ball=Ball(norm, radius, model.bounds),
-        target=target,
-        mask=mask,
-        batch_size=batch_size,
-        seed=seed,
-    )
+    cheap: ClassVar[dict[str, Any]] = {"radius": 0.1, "steps": 3}
+
+    steps: int = setting("Gradient steps.", default=40, at_least=1)
+    step_size: float | None = setting("Length of a step; without it, 2.5 · radius / steps.", default=None, above=0)
+
+    def search(self, case: Case[Weights], /) -> torch.Tensor:
+        """Where the ascent ends for each example, `(n, ...)`."""
+        size = 2.5 * case.ball.reach / self.steps if self.step_size is None else self.step_size
+        return ascend_until_solved(case, case.original, [size] * self.steps)

@@ -1,4 +1,4 @@
-"""Proxy: a network of our own that learns a target's answers (thesis 004, equation 2.7)."""
+"""Proxy: a network of our own that learns a target's answers (Saha2020, eq. 2.7)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECIPE = Recipe(epochs=20, batch_size=64, learning_rate=2e-3)
 
 
 class Interface(Protocol):
-    """What anybody knows of a target: what it takes, and what it can answer."""
+    """What is public about a target: what it takes, and what it can answer."""
 
     @property
     def input_shape(self) -> tuple[int, ...]: ...
@@ -81,7 +81,7 @@ def train_proxy(
 ) -> Proxy:
     """Train a network on the target's `answers: (n, classes)` to `questions: (n, ...)`; a tenth is held out.
 
-    The view tells only what anybody knows of the target: shape, classes and bounds. Without an `architecture`, a small
+    The view tells only what is public about the target: shape, classes and bounds. Without an `architecture`, a small
     CNN for images and a dense network for anything else.
     """
     if len(questions) < 2:
@@ -92,10 +92,10 @@ def train_proxy(
     model = new_network(view, questions[learnt], architecture, seed)
     data = Data(questions[learnt], labels[learnt], view.classes, name="the target's answers", bounds=view.bounds)
     fit(model, data, SoftAnswers(answers[learnt], "the target", data.fingerprint()), recipe, seed=seed)
-    return judged(model, questions[held_out], labels[held_out])
+    return judge_proxy(model, questions[held_out], labels[held_out])
 
 
-def judged(model: Model, questions: torch.Tensor, labels: torch.Tensor) -> Proxy:
+def judge_proxy(model: Model, questions: torch.Tensor, labels: torch.Tensor) -> Proxy:
     """A network as a proxy, judged by how it answers questions that the target answered with `labels`."""
     agreed = int((Scores(model).labels(questions).cpu() == labels).sum())
     return Proxy(model, Estimate.rate(agreed, len(labels)), float(labels.bincount().max()) / len(labels))

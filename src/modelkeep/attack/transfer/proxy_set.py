@@ -1,4 +1,4 @@
-"""Proxy set: of inputs from anywhere, those that a target answers as it answers its training data (equation 2.8)."""
+"""Proxy set: of any inputs, those that a target answers as it answers its training data (Saha2020, eq. 2.8)."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class ProxySet(Result, kind="proxy-set"):
 
 
 def proxy_set(view: Scores, candidates: Data, *, seed: int) -> ProxySet:
-    """Choose the candidates that look like the target's training data by its answers to them (equation 2.8).
+    """Choose the candidates that look like the target's training data by its answers to them (Saha2020, eq. 2.8).
 
-    Nobody knows that data, so D is unsupervised: a mixture of two Gaussians over the sorted log-probabilities of the
+    That data is unknown, so D is unsupervised: a mixture of two Gaussians over the sorted log-probabilities of the
     answers. The surer of the two are the answers to what the target was trained on: a target is surest of what it
     knows. Where all the candidates are foreign, D still calls the surest of them original; look at `draw`.
 

@@ -1,10 +1,11 @@
-"""UPSET: a trained generator makes one perturbation per class that moves any input there (Sarkar et al. 2017)."""
+"""UPSET: a trained generator makes one perturbation per class that moves any input there (Sarkar2017)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -15,7 +16,8 @@ from modelkeep.attack.frame import carry_out
 from modelkeep.attack.health import Health
 from modelkeep.core.access import Labels
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 from modelkeep.core.results import Estimate, Result, Tensor, measured
@@ -63,74 +65,75 @@ class Upset(Result, kind="upset"):
         return plots.bars(rates, x_label="success rate on held-out examples")
 
 
-def upset(
-    model: Model,
-    data: Data,
-    *,
-    radius: float,
-    targets: Sequence[str] | None = None,
-    recipe: Recipe = RECIPE,
-    held_out: float = 0.3,
-    batch_size: int = 256,
-    seed: int,
-) -> Upset:
-    """Train a generator R whose perturbation R(t), added to any input, makes the model answer class t.
+@declare("attack", "upset", access="weights", paper="Sarkar2017")
+class UPSET:
+    """A generator of one perturbation per class that moves any input there.
 
-    Minimises the cross-entropy of t at clip(x + radius · tanh R(t)) over the examples and the targets.
-
-    Args:
-        model: The model; gradients of its weights are not computed, and it is left as it was.
-        data: Examples with their true labels.
-        radius: The largest change of any value, in the owner's units.
-        targets: The classes to move inputs to; all where they are not given.
-        recipe: How the generator is trained.
-        held_out: The share of the data that it is not trained on, but judged by.
-        batch_size: Examples that are run at once when it is judged.
-        seed: For the split, the generator and its training.
+    Trains a generator R whose perturbation R(t), added to any input, makes the model answer class t: it minimises the
+    cross-entropy of t at clip(x + radius · tanh R(t)) over the examples and the targets.
     """
-    if not 0 < held_out < 1:
-        raise bad_parameter("upset", "held_out", "a share between 0 and 1", held_out)
-    ball = Ball("linf", radius, model.bounds)
-    model.require_fit(data)
-    x, names = model.check_inputs(data.x), model.classes if targets is None else tuple(targets)
-    chosen = torch.tensor([model.class_index(name) for name in names], dtype=torch.int64)
-    if len(data) < 2 or not names:
-        raise InputError(f"upset needs 2 examples and 1 target at least. Got {len(data)} and {len(names)}.")
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
-        size = min(max(1, round(held_out * len(data))), len(data) - 1)
-        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
-        judged, learnt = data.take(order[:size]), data.take(order[size:])
-        flatness = _flatness(model, x[order[size:]][:batch_size])
-        perturbed = Perturbed(model.forward, len(model.classes), x[0], ball)
-        generator = Model(
-            perturbed,
-            input_shape=model.input_shape,
-            classes=model.classes,
-            bounds=model.bounds,
-            device=model.device,
-        )
-        fit(generator, learnt, Towards(chosen), recipe, seed=seed)
-        with torch.no_grad():
-            perturbation = perturbed.perturbation(chosen.to(model.device))
-        attacked = {
-            name: carry_out(
-                model, judged, [Added(change)], attack="UPSET", ball=ball, target=name, batch_size=batch_size, seed=seed
+
+    cheap: ClassVar[dict[str, Any]] = {"radius": 0.1, "recipe": Recipe(steps=3)}
+
+    radius: float = setting("The largest change of any value, in the units of the data.", above=0, below=math.inf)
+    targets: Sequence[str] | None = setting("The classes to move inputs to; without them, all.", default=None)
+    recipe: Recipe = setting("How the generator is trained.", default=RECIPE)
+    held_out: float = setting(
+        "The share of the data that it is not trained on, but judged by.", default=0.3, above=0, below=1
+    )
+    batch_size: int = setting("Examples that are run at once when it is judged.", default=256, at_least=1)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Upset:
+        """Train the generator on a part of the data and judge it by the rest. The model is left as it was."""
+        ball = Ball("linf", self.radius, model.bounds)
+        model.require_fit(data)
+        x, names = model.check_inputs(data.x), model.classes if self.targets is None else tuple(self.targets)
+        chosen = torch.tensor([model.class_index(name) for name in names], dtype=torch.int64)
+        if len(data) < 2 or not names:
+            raise InputError(f"UPSET needs 2 examples and 1 target at least. Got {len(data)} and {len(names)}.")
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
+            size = min(max(1, round(self.held_out * len(data))), len(data) - 1)
+            order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+            judged, learnt = data.take(order[:size]), data.take(order[size:])
+            flatness = _flatness(model, x[order[size:]][: self.batch_size])
+            perturbed = _Perturbed(model.forward, len(model.classes), x[0], ball)
+            generator = Model(
+                perturbed,
+                input_shape=model.input_shape,
+                classes=model.classes,
+                bounds=model.bounds,
+                device=model.device,
             )
-            for name, change in zip(names, perturbation, strict=True)
-        }
-        return Upset(
-            provenance=provenance(),
-            radius=radius,
-            targets=names,
-            success_rate={name: found.success_rate for name, found in attacked.items()},
-            clean_accuracy=attacked[names[0]].clean_accuracy,
-            health=tuple(dict.fromkeys([*flatness.notes(), *(note for a in attacked.values() for note in a.health)])),
-            bounds=model.bounds,
-            perturbation=perturbation.cpu(),
-        )
+            fit(generator, learnt, Towards(chosen), self.recipe, seed=seed)
+            with torch.no_grad():
+                perturbation = perturbed.perturbation(chosen.to(model.device))
+            attacked = {
+                name: carry_out(
+                    model,
+                    judged,
+                    [_Added(change)],
+                    attack="UPSET",
+                    ball=ball,
+                    target=name,
+                    batch_size=self.batch_size,
+                    seed=seed,
+                )
+                for name, change in zip(names, perturbation, strict=True)
+            }
+            health = [*flatness.notes(), *(note for found in attacked.values() for note in found.health)]
+            return Upset(
+                provenance=provenance(),
+                radius=self.radius,
+                targets=names,
+                success_rate={name: found.success_rate for name, found in attacked.items()},
+                clean_accuracy=attacked[names[0]].clean_accuracy,
+                health=tuple(dict.fromkeys(health)),
+                bounds=model.bounds,
+                perturbation=perturbation.cpu(),
+            )
 
 
-class Perturbed(nn.Module):
+class _Perturbed(nn.Module):
     """The generator, and in front of the victim: logits of clip(x + radius · tanh R(t)).
 
     The victim is a plain function here, not a part: the training loop trains the generator and finds nothing else.
@@ -164,14 +167,15 @@ class Towards:
 
 
 @dataclass(frozen=True)
-class Added:
+class _Added:
     """The inner loop that is none: the same change for all."""
 
     change: torch.Tensor
-    name: ClassVar[str] = "UPSET"
+    title: ClassVar[str] = "UPSET"
     sees: ClassVar[type[Labels]] = Labels
 
-    def __call__(self, case: Case[Labels]) -> torch.Tensor:
+    def search(self, case: Case[Labels], /) -> torch.Tensor:
+        """The input with the change."""
         return case.inside(case.original + self.change)
 
 

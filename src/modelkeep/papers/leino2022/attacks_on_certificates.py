@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 
-from modelkeep.attack.ensemble import standard
-from modelkeep.attack.nearest.fmn import fmn
+from modelkeep.attack.ensemble import Standard
+from modelkeep.attack.minimum_norm.fmn import FMN
 from modelkeep.certify.certification import Certify
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
@@ -75,14 +74,18 @@ def attack_certified(
             return changed
 
         farther = 0
-        attack = partial(standard, free, norm=norm, steps=steps, queries=queries, seed=seed)
+
+        def move(part: Data, radius: float) -> torch.Tensor:
+            attack = Standard(norm=norm, radius=radius, steps=steps, queries=queries)
+            return attack(free, part, seed=seed).adversarial
+
         with task("Attacking certificates", total=len(order)) as progress:
             for where in torch.split(torch.arange(len(order)), group):
                 part, least = inputs.take(where), float(radii[where[0]])
-                look(attack(part, radius=least * _BELOW).adversarial, where)
-                look(fmn(free, part, norm=norm, steps=steps, seed=seed).adversarial, where)
+                look(move(part, least * _BELOW), where)
+                look(FMN(norm=norm, steps=steps)(free, part, seed=seed).adversarial, where)
                 most = float(radii[where[-1]])
-                farther += int(look(attack(part, radius=5 * most).adversarial, where).sum())
+                farther += int(look(move(part, 5 * most), where).sum())
                 progress.advance(len(where))
     return AttackedCertificates(
         norm=norm,

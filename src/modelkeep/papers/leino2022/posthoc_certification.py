@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.smoothing import NoisyTraining, Smooth
@@ -47,7 +47,7 @@ def plain(
 ) -> dict[str, Any]:
     """Train plainly; what PGD breaks, what the Lipschitz bound proves, and what smoothing proves without more ado."""
     model, test = _trained(images, cross_entropy, epochs, seed)
-    standing = pgd(model, test.first(attacked), norm="l2", radius=radius, steps=100, seed=seed).robust_accuracy
+    standing = PGD(norm="l2", radius=radius, steps=100)(model, test.first(attacked), seed=seed).robust_accuracy
     net = GloRoNet(model, radius)
     began = perf_counter()
     net.predict(test.x)

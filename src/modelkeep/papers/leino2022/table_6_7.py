@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.certify.certification import Certify
 from modelkeep.certify.objectives import EMMA, CertifiedObjective, GloRoTrades
 from modelkeep.certify.training import make_orthogonal
@@ -90,7 +90,7 @@ def verify_on(
     """The same on any data."""
     model = trained(train, method, training, seed, workdir() / "training")
     found = Certify(radius=radius)(model, test)
-    moved = pgd(model, test.first(attacked), norm="l2", radius=radius, steps=steps, seed=seed).robust_accuracy
+    moved = PGD(norm="l2", radius=radius, steps=steps)(model, test.first(attacked), seed=seed).robust_accuracy
     return {
         "clean": _counted(found.clean),
         "PGD": _counted(moved),

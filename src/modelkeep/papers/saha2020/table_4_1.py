@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
@@ -73,7 +73,7 @@ def answered(
         objective = cross_entropy if features in STANDARD else pgd_training(radius, steps=attack_steps)
         recipe = Recipe(epochs=classifier_epochs, batch_size=64, learning_rate=Linear(4e-3, 0.0))
         fit(classifier, learned, objective, recipe, seed=seed, checkpoint=workdir() / "classifier")
-        strong = pgd(classifier, fresh, radius=radius, steps=4 * attack_steps, seed=seed)
+        strong = PGD(radius=radius, steps=4 * attack_steps)(classifier, fresh, seed=seed)
         found[CLEAN], found[ATTACKED] = _count(strong.clean_accuracy), _count(strong.robust_accuracy)
     # The same network on the larger pictures of whole scenes: it ends in a mean over all places.
     on_scenes = Model(
@@ -100,7 +100,7 @@ def answered(
     if attacked and features != QUESTION_ONLY:
         asked, background = test.with_pictures(attacked)
         whole = Model(FromPicture(seen, mac), input_shape=asked.input_shape, classes=ANSWERS, device=device)
-        moved = pgd(whole, asked, radius=radius, steps=4 * attack_steps, mask=background, seed=seed)
+        moved = PGD(radius=radius, steps=4 * attack_steps, mask=background)(whole, asked, seed=seed)
         found[BEFORE], found[AFTER] = _count(moved.clean_accuracy), _count(moved.robust_accuracy)
     return found
 

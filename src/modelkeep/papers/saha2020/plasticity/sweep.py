@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
@@ -82,7 +82,7 @@ def sweep_on(
 def _counted(model: Model, test: Data, attacked: int, seed: int, stage: str) -> Counts:
     """How many of all are right, and how many of the first `attacked` still are after 40 iterations of PGD."""
     right = evaluate(model, test)[1]
-    robust = pgd(model, test.first(attacked), norm="l1", radius=RADIUS, steps=40, seed=seed).robust_accuracy
+    robust = PGD(norm="l1", radius=RADIUS, steps=40)(model, test.first(attacked), seed=seed).robust_accuracy
     return {
         f"{stage}, clean": [round(right.value * right.n), right.n],
         f"{stage}, attacked": [round(robust.value * robust.n), robust.n],

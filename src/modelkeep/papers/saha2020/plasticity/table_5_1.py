@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from modelkeep.attack import pgd
+from modelkeep.attack import PGD
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
@@ -95,8 +95,8 @@ def harden_on(
 
 def _successes(model: Model, data: Data, seed: int, prefix: str) -> dict[str, Counted]:
     """How often 200 iterations of PGD succeed, of the examples that the model got right; for both readings of ε."""
-    l1 = pgd(model, data, norm="l1", radius=RADIUS, steps=200, seed=seed).success_rate
-    linf = pgd(model, data, norm="linf", radius=LEVELS, steps=200, seed=seed).success_rate
+    l1 = PGD(norm="l1", radius=RADIUS, steps=200)(model, data, seed=seed).success_rate
+    linf = PGD(norm="linf", radius=LEVELS, steps=200)(model, data, seed=seed).success_rate
     assert l1 is not None, "a trained network is right at least once"
     assert linf is not None
     return {
