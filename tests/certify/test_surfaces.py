@@ -1,4 +1,4 @@
-"""The surface on models whose regions are known in closed form, and the pictures of it and of named sets."""
+"""The surface on models whose regions are known in closed form, and the pictures of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.certify.certification import Certify
 from modelkeep.certify.guarantees import Affinity, RelaxedTopK, Standard
-from modelkeep.certify.named_sets import NamedSets
 from modelkeep.certify.surfaces import Surface, draw_surfaces, surface
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError
@@ -115,22 +113,6 @@ def test_what_cannot_be_drawn_is_refused(thirds: Model, points: Data, small_cnn:
         surface(thirds, Standard(), 0.1, points, resolution=1)
     with pytest.raises(InputError, match="side by side"):
         draw_surfaces([])
-
-
-def test_named_sets_stand_beneath_their_images() -> None:
-    dense = nn.Linear(4, 3, bias=False)
-    with torch.no_grad():
-        dense.weight.copy_(torch.eye(3, 4))
-    model = Model(nn.Sequential(nn.Flatten(), dense), input_shape=(1, 2, 2), classes=("bag", "coat", "shirt"))
-    x = torch.tensor([[1.0, 0, 0, 0], [0, 1.0, 0.9, 0], [0.5, 0.5, 0.5, 0]]).view(3, 1, 2, 2)
-    data = Data(x, torch.tensor([0, 2, 1]), model.classes, bounds=(0.0, 1.0))
-    found = NamedSets.of(Certify(radius=0.2, guarantee=RelaxedTopK(2))(model, data), data)
-    assert found.sets.tolist() == [[True, False, False], [False, True, True], [False, False, False]]
-    assert found.verified.value == pytest.approx(2 / 3)
-    assert ("2 classes named", "1 inputs") in found.rows()
-    beneath = [text.get_text() for ax in found.draw().axes for text in ax.texts]
-    assert beneath == ["bag", "coat\nshirt", "(rejected)"]
-    assert isinstance(Result.from_json(found.to_json()), NamedSets)
 
 
 def test_overlapping_classes_meet_their_neighbours_only() -> None:
