@@ -32,10 +32,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-Kind = Literal[
-    "input",
+AffineKind = Literal[
     "dense",
     "convolution",
     "batch_norm",
@@ -48,27 +47,10 @@ Kind = Literal[
     "downsample",
     "add",
     "concatenate",
-    "activation",
-    "group_sort",
-    "max_pool",
 ]
+Kind = Literal["input", AffineKind, "activation", "group_sort", "max_pool"]
 
-AFFINE = frozenset(
-    {
-        "dense",
-        "convolution",
-        "batch_norm",
-        "scale",
-        "average_pool",
-        "mean",
-        "pad",
-        "reshape",
-        "permute",
-        "downsample",
-        "add",
-        "concatenate",
-    }
-)
+AFFINE: frozenset[str] = frozenset(get_args(AffineKind))
 """The kinds that are affine in their inputs together: what follows on each other can be bounded as one."""
 
 # The largest slope of each function, rounded up where it is not a short decimal. GELU and SiLU bend below zero and
