@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelkeep.papers.paper import PaperStudy, PaperTable, Size
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import PaperTable
 from records import Values, made
 
 COSTS = {0.5: 2_500, 0.8: 5_000, 0.9: 7_500, 1.0: 10_000}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,8 @@ def test_every_declaration_loads_and_says_what_the_text_says() -> None:
     for family in families():
         for name, told in declarations(family).items():
             loaded = told.load()
-            assert getattr(loaded, "declaration", told) == told, (family, name)
+            own = getattr(loaded, "declaration", told)
+            assert replace(own, home=own.home or told.home) == told, (family, name)  # a value does not know its place
             assert told.does, f"{told.home} has no first line"
 
 

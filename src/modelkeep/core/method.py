@@ -14,6 +14,7 @@ from typing import (
     Literal,
     TypeVar,
     Union,
+    cast,
     dataclass_transform,
     get_args,
     get_origin,
@@ -123,6 +124,9 @@ def declare(
             told = does or (thing.__doc__ or "").strip().split("\n")[0]
             home = f"{thing.__module__}:{thing.__qualname__}"
             thing.declaration = Declaration(family, name, home, told, access or "", paper, extra, also)  # type: ignore[attr-defined]
+        elif is_dataclass(thing) and hasattr(thing, "declaration"):  # a value that wants to know what it is called
+            own = Declaration(family, name, "", does, access or "", paper, extra, also)
+            return cast(T, replace(cast(Any, thing), declaration=own))
         return thing
 
     return decorate

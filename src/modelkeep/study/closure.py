@@ -33,6 +33,7 @@ _BESIDE = (
     "modelkeep.core.sources",
     "modelkeep.papers.bibliography",
     "modelkeep.papers.curves",
+    "modelkeep.papers.result",
     "modelkeep.papers.study",
     "modelkeep.papers.table",
     "modelkeep.report",

@@ -8,7 +8,7 @@ import pytest
 
 from modelkeep import Data
 from modelkeep.papers.leino2022.posthoc_certification import POSTHOC, noisy, plain, report, trials
-from modelkeep.papers.paper import PaperTable
+from modelkeep.papers.table import PaperTable
 from modelkeep.study import StudyResult, Trial
 from modelkeep.zoo import datasets
 from papers.leino2022.performing import performed, without

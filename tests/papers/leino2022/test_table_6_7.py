@@ -29,7 +29,7 @@ from modelkeep.papers.leino2022.table_6_7 import (
     trials,
     verify_on,
 )
-from modelkeep.papers.paper import Size
+from modelkeep.papers.study import Size
 from modelkeep.study import StudyResult, working_in
 from modelkeep.training import Linear, Recipe
 from modelkeep.zoo.datasets import load

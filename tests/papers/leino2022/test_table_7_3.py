@@ -22,7 +22,7 @@ from modelkeep.papers.leino2022 import (
 )
 from modelkeep.papers.leino2022.overlapping_classes import overlapping
 from modelkeep.papers.leino2022.table_7_3 import GROUPS, GUARANTEES, relax, wanted
-from modelkeep.papers.paper import PaperTable
+from modelkeep.papers.table import PaperTable
 from modelkeep.study import Record, StudyResult, Trial
 from modelkeep.zoo import datasets
 from papers.leino2022.performing import performed, without

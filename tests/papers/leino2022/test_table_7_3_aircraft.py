@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from modelkeep.papers.leino2022.table_7_3_aircraft import GUARANTEES, TARGETED, certified, report, trials
-from modelkeep.papers.paper import PaperTable
+from modelkeep.papers.table import PaperTable
 from modelkeep.study import StudyResult, Trial
 from papers.leino2022.performing import performed, without
 

@@ -10,7 +10,7 @@ import torch
 
 from modelkeep import Data
 from modelkeep.papers.leino2022 import binary_tables, table_9_2, table_9_6, table_9_6_images
-from modelkeep.papers.paper import PaperTable
+from modelkeep.papers.table import PaperTable
 from modelkeep.study import Trial
 from modelkeep.zoo import datasets
 from papers.leino2022.performing import performed, without

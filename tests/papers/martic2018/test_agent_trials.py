@@ -14,7 +14,7 @@ from modelkeep.papers.martic2018.completion import AGENTS, COMPLETION
 from modelkeep.papers.martic2018.printed import ALEXNET
 from modelkeep.papers.martic2018.reinforcement import EXPERIENCE, LAYERS, OTHER_PROCEDURES, PRINTED
 from modelkeep.papers.martic2018.tables import CompletionTable
-from modelkeep.papers.paper import PaperStudy, Size
+from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.rl.environments.atari import games
 from modelkeep.rl.environments.doom import SCENARIOS
 from modelkeep.rl.tasks import AgentName, Task, new_network
@@ -163,7 +163,7 @@ def _require_parts(task: Task, trials: Any) -> None:
             assert Part.from_json(trial.parameters["part"]).count(network) > 0
 
 
-@pytest.mark.parametrize("study", [LAYERS, EXPERIENCE, OTHER_PROCEDURES], ids=lambda study: study.name)
+@pytest.mark.parametrize("study", [LAYERS, EXPERIENCE, OTHER_PROCEDURES], ids=lambda study: study.declared.name)
 def test_a_report_is_made_whichever_trials_are_missing(study: PaperStudy) -> None:
     """One kind of trial after the other has failed: what hangs on it is missing, and nothing stands in its place."""
     kinds = {_kind(trial) for trial in study.trials("small", 0)}

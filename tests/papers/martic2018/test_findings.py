@@ -12,7 +12,8 @@ from completion.fed import Ratios, curves, verdict
 from modelkeep.papers.martic2018.findings import PARAMETER_STUDY, PROCEDURE_STUDY, RESIDUAL_STUDY
 from modelkeep.papers.martic2018.printed import A3C, ALEXNET, IMPALA, RAINBOW, RESNET50, Table
 from modelkeep.papers.martic2018.tables import LAST
-from modelkeep.papers.paper import PaperStudy, PaperTable, Size
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import PaperTable
 from modelkeep.study.trials import Trial
 
 
@@ -123,7 +124,9 @@ def test_finding_4(large: float, holds: bool) -> None:
     }
 
 
-@pytest.mark.parametrize("study", [PROCEDURE_STUDY, RESIDUAL_STUDY, PARAMETER_STUDY], ids=lambda study: study.name)
+@pytest.mark.parametrize(
+    "study", [PROCEDURE_STUDY, RESIDUAL_STUDY, PARAMETER_STUDY], ids=lambda study: study.declared.name
+)
 def test_what_is_missing_gives_no_verdict(study: PaperStudy) -> None:
     assert {claim.holds for claim in report(study, lambda trial: None).claims} == {None}
     one_seed = report(study, lambda trial: papers(trial) if trial.seed == 0 else None)

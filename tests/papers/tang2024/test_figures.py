@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from modelkeep.papers.paper import PaperCurves, PaperStudy, PaperTable
+from modelkeep.papers.curves import PaperCurves
+from modelkeep.papers.study import PaperStudy
+from modelkeep.papers.table import PaperTable
 from modelkeep.papers.tang2024.arrangement import TASKS
 from modelkeep.papers.tang2024.defences import SECRET, UNORDERED
 from modelkeep.papers.tang2024.figures_3_4 import BUDGETS, FIGURE_3, FIGURE_4

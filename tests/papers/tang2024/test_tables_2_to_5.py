@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modelkeep.papers.paper import PaperTable
+from modelkeep.papers.table import PaperTable
 from modelkeep.papers.tang2024.printed import (
     ACCURACY,
     AM,

@@ -9,8 +9,11 @@ from itertools import product
 import numpy as np
 
 from modelkeep.bias.gaussian import bayes_amplification, bayes_classifier
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Claim, PaperCurves, PaperStudy, Size, values
+from modelkeep.papers.curves import PaperCurves
+from modelkeep.papers.result import Claim, values
+from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -53,7 +56,6 @@ def report(result: StudyResult) -> PaperCurves:
         paper[f"D = {distance:g}"] = tuple(bayes_amplification(prior, distance) for prior in priors)
     return PaperCurves(
         study=result.study,
-        where=FIGURE_9_1.where,
         x_label="p*",
         y_label="bias amplification",
         x=tuple(priors),
@@ -96,10 +98,9 @@ def _saturation() -> Claim:
     )
 
 
-FIGURE_9_1 = PaperStudy(
-    name="bias-figure-9.1",
-    where="thesis 002, figure 9.1",
-    shows="the bias that even the best classifier amplifies, by prior and distance of the classes",
-    trials=trials,
-    report=report,
-)
+FIGURE_9_1 = declare(
+    "study",
+    "bias-figure-9.1",
+    paper="Leino2022, figure 9.1",
+    does="the bias that even the best classifier amplifies, by prior and distance of the classes",
+)(PaperStudy(trials, report))

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from modelkeep.core.method import declare
+from modelkeep.papers.curves import Curve, PaperCurves, curves
 from modelkeep.papers.leino2022.synthetic_data import EPOCHS, draw, exact, means, sgd
-from modelkeep.papers.paper import Claim, Curve, PaperCurves, PaperStudy, Size, above, curves
+from modelkeep.papers.result import Claim, above
+from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -97,7 +100,7 @@ def report_a(result: StudyResult) -> PaperCurves:
         ),
     )
     labels = ("weak features", "bias amplification")
-    return _figure(FIGURE_9_3A, result, labels, x, series, claims)
+    return _figure(result, labels, x, series, claims)
 
 
 def report_b(result: StudyResult) -> PaperCurves:
@@ -115,7 +118,7 @@ def report_b(result: StudyResult) -> PaperCurves:
         ),
     )
     labels = ("variance of the weak features", "bias amplification")
-    return _figure(FIGURE_9_3B, result, labels, x, series, claims)
+    return _figure(result, labels, x, series, claims)
 
 
 def report_c(result: StudyResult) -> PaperCurves:
@@ -133,7 +136,7 @@ def report_c(result: StudyResult) -> PaperCurves:
         above("The less training data, the more.", f"variance 10, N = {x[0]} and {x[-1]}", weaker[0], weaker[-1]),
     )
     labels = ("training examples", "weak weight − optimal weight")
-    return _figure(FIGURE_9_3C, result, labels, x, series, claims)
+    return _figure(result, labels, x, series, claims)
 
 
 def _relative(result: StudyResult) -> str:
@@ -159,7 +162,6 @@ def _highest(curve: Curve) -> int:
 
 
 def _figure(
-    study: PaperStudy,
     result: StudyResult,
     labels: tuple[str, str],
     x: tuple[float, ...],
@@ -168,7 +170,6 @@ def _figure(
 ) -> PaperCurves:
     return PaperCurves(
         study=result.study,
-        where=study.where,
         x_label=labels[0],
         y_label=labels[1],
         x=x,
@@ -180,24 +181,21 @@ def _figure(
     )
 
 
-FIGURE_9_3A = PaperStudy(
-    name="bias-figure-9.3a",
-    where="thesis 002, figure 9.3a",
-    shows="the bias of logistic regression by SGD, by number of weak features",
-    trials=trials_a,
-    report=report_a,
-)
-FIGURE_9_3B = PaperStudy(
-    name="bias-figure-9.3b",
-    where="thesis 002, figure 9.3b",
-    shows="the bias of logistic regression by SGD, by variance of the weak features",
-    trials=trials_b,
-    report=report_b,
-)
-FIGURE_9_3C = PaperStudy(
-    name="bias-figure-9.3c",
-    where="thesis 002, figure 9.3c",
-    shows="how far SGD overestimates the weights of weak features, by number of examples",
-    trials=trials_c,
-    report=report_c,
-)
+FIGURE_9_3A = declare(
+    "study",
+    "bias-figure-9.3a",
+    paper="Leino2022, figure 9.3a",
+    does="the bias of logistic regression by SGD, by number of weak features",
+)(PaperStudy(trials_a, report_a))
+FIGURE_9_3B = declare(
+    "study",
+    "bias-figure-9.3b",
+    paper="Leino2022, figure 9.3b",
+    does="the bias of logistic regression by SGD, by variance of the weak features",
+)(PaperStudy(trials_b, report_b))
+FIGURE_9_3C = declare(
+    "study",
+    "bias-figure-9.3c",
+    paper="Leino2022, figure 9.3c",
+    does="how far SGD overestimates the weights of weak features, by number of examples",
+)(PaperStudy(trials_c, report_c))

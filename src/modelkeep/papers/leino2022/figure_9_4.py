@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from modelkeep.core.method import declare
+from modelkeep.papers.curves import Curve, PaperCurves, curves
 from modelkeep.papers.leino2022.synthetic_data import EPOCHS, Array, draw, exact, sgd
-from modelkeep.papers.paper import Claim, Curve, PaperCurves, PaperStudy, Size, above, curves
+from modelkeep.papers.result import Claim, above
+from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -63,7 +66,6 @@ def report(result: StudyResult) -> PaperCurves:
     logistic, svm, lbfgs, smo = (series.get(rule, (None,)) for rule in RULES)
     return PaperCurves(
         study=result.study,
-        where=FIGURE_9_4.where,
         x_label="weak features",
         y_label="bias amplification",
         x=x,
@@ -98,10 +100,9 @@ def _within(says: str, first: Curve, second: Curve | None) -> Claim:
     return Claim(says, f"they are at most {max(far):.3f} apart; {NEGLIGIBLE} is called close.", max(far) <= NEGLIGIBLE)
 
 
-FIGURE_9_4 = PaperStudy(
-    name="bias-figure-9.4",
-    where="thesis 002, figure 9.4",
-    shows="the bias of linear classifiers by SGD, L-BFGS and SMO on the same data",
-    trials=trials,
-    report=report,
-)
+FIGURE_9_4 = declare(
+    "study",
+    "bias-figure-9.4",
+    paper="Leino2022, figure 9.4",
+    does="the bias of linear classifiers by SGD, L-BFGS and SMO on the same data",
+)(PaperStudy(trials, report))

@@ -19,9 +19,12 @@ from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.smoothing import NoisyTraining, Smooth
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.papers.result import Claim, above, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -140,7 +143,6 @@ def report(result: StudyResult) -> PaperTable:
         ]
     return PaperTable(
         study=result.study,
-        where=POSTHOC.where,
         cells=tuple(cells),
         claims=tuple(claims),
         provenance=result.provenance,
@@ -168,10 +170,9 @@ def _nothing(radius: float, found: Estimate | None) -> Claim:
     return Claim(says, f"{found}.", found.high < 0.01)
 
 
-POSTHOC = PaperStudy(
-    name="posthoc",
-    where="thesis 002, tables 6.7 (standard, RS) and 6.8b",
-    shows="what can be proved of a network that was not trained for it: by its Lipschitz bound, and by smoothing",
-    trials=trials,
-    report=report,
-)
+POSTHOC = declare(
+    "study",
+    "posthoc",
+    paper="Leino2022, tables 6.7 (standard, RS) and 6.8b",
+    does="what can be proved of a network that was not trained for it: by its Lipschitz bound, and by smoothing",
+)(PaperStudy(trials, report))

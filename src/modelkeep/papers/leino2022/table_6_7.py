@@ -19,9 +19,12 @@ from modelkeep.certify.certification import Certify
 from modelkeep.certify.objectives import EMMA, CertifiedObjective, GloRoTrades
 from modelkeep.certify.training import make_orthogonal
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.papers.result import Claim, above, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -214,7 +217,6 @@ def report(result: StudyResult) -> PaperTable:
         cells.append(Cell(f"{task}: {method}", EXACT, exact, printed[-1]))
     return PaperTable(
         study=result.study,
-        where=TABLE_6_7.where,
         cells=tuple(cells),
         claims=tuple(_claims(rates)),
         provenance=result.provenance,
@@ -241,10 +243,9 @@ def _claims(rates: dict[tuple[str, str, str], Estimate]) -> list[Claim]:
     return claims
 
 
-TABLE_6_7 = PaperStudy(
-    name="verified-accuracy",
-    where="thesis 002, table 6.7",
-    shows="clean, PGD and verified accuracy of standard networks and GloRo Nets",
-    trials=trials,
-    report=report,
-)
+TABLE_6_7 = declare(
+    "study",
+    "verified-accuracy",
+    paper="Leino2022, table 6.7",
+    does="clean, PGD and verified accuracy of standard networks and GloRo Nets",
+)(PaperStudy(trials, report))

@@ -21,9 +21,12 @@ from modelkeep.certify.guarantees import Standard
 from modelkeep.certify.lower_bounds import LipschitzSearch
 from modelkeep.certify.training import make_orthogonal, train_certified
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, values
+from modelkeep.papers.result import Claim, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -120,7 +123,6 @@ def report(result: StudyResult) -> PaperTable:
     ]
     return PaperTable(
         study=result.study,
-        where=TIGHTNESS.where,
         cells=tuple(cells),
         claims=tuple(_claims(found)),
         provenance=result.provenance,
@@ -169,10 +171,9 @@ def _told(numbers: dict[Any, float], form: str = "{:.2%}") -> str:
     )
 
 
-TIGHTNESS = PaperStudy(
-    name="lipschitz-tightness",
-    where="thesis 002, table 6.9",
-    shows="upper and lower bounds of global and local Lipschitz constants, of standard networks and GloRo Nets",
-    trials=trials,
-    report=report,
-)
+TIGHTNESS = declare(
+    "study",
+    "lipschitz-tightness",
+    paper="Leino2022, table 6.9",
+    does="upper and lower bounds of global and local Lipschitz constants, of standard networks and GloRo Nets",
+)(PaperStudy(trials, report))

@@ -18,10 +18,13 @@ from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.objectives import GloRoTrades
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.papers.leino2022.overlapping_classes import overlapping
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.papers.result import Claim, above, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -205,7 +208,6 @@ def report(result: StudyResult) -> PaperTable:
     ]
     return PaperTable(
         study=result.study,
-        where=RELAXED.where,
         cells=(*ours, *thesis),
         claims=tuple(_claims(found)),
         provenance=result.provenance,
@@ -303,10 +305,9 @@ def _rate(value: Any, column: str) -> Estimate | None:
     return None if value is None else Estimate.rate(*value[column])
 
 
-RELAXED = PaperStudy(
-    name="relaxed-guarantees",
-    where="thesis 002, table 7.3",
-    shows="verified accuracy, rejections and clean accuracy of standard, relaxed top-K and affinity GloRo Nets",
-    trials=trials,
-    report=report,
-)
+RELAXED = declare(
+    "study",
+    "relaxed-guarantees",
+    paper="Leino2022, table 7.3",
+    does="verified accuracy, rejections and clean accuracy of standard, relaxed top-K and affinity GloRo Nets",
+)(PaperStudy(trials, report))

@@ -18,10 +18,13 @@ from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.guarantees import Affinity, Guarantee, Standard
 from modelkeep.certify.objectives import GloRoCrossEntropy
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.papers.leino2022.aircraft_encounters import ADJACENT, DIRECTIVES, encounters, nearest
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.papers.result import Claim, above, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -85,7 +88,6 @@ def report(result: StudyResult) -> PaperTable:
     vra = {cell.row: cell.ours for cell in cells if cell.column == "VRA"}
     return PaperTable(
         study=result.study,
-        where=TARGETED.where,
         cells=tuple(cells),
         claims=(
             above(
@@ -112,10 +114,9 @@ def _measured(value: dict[str, Any] | None) -> list[Claim]:
     ]
 
 
-TARGETED = PaperStudy(
-    name="targeted-safe-regions",
-    where="thesis 002, table 7.3 (ACAS Xu) and 7.4.4",
-    shows="an Affinity GloRo Net that certifies that advice changes to an adjacent directive at most",
-    trials=trials,
-    report=report,
-)
+TARGETED = declare(
+    "study",
+    "targeted-safe-regions",
+    paper="Leino2022, table 7.3 (ACAS Xu) and 7.4.4",
+    does="an Affinity GloRo Net that certifies that advice changes to an adjacent directive at most",
+)(PaperStudy(trials, report))

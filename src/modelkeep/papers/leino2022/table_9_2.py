@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from modelkeep.bias.gaussian import bayes_amplification, mahalanobis
 from modelkeep.bias.resampling import percentiles
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.leino2022.binary_tables import table
-from modelkeep.papers.paper import Cell, PaperStudy, PaperTable, Size, mean, values
+from modelkeep.papers.result import mean, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -83,7 +86,7 @@ def report(result: StudyResult) -> PaperTable:
         }
         note = "" if found else "a trial is missing" if dataset in HERE else "not available here"
         cells += [Cell(dataset, column, ours.get(column), printed, note) for column, printed in paper.items()]
-    return PaperTable(study=result.study, where=TABLE_9_2.where, cells=tuple(cells), provenance=result.provenance)
+    return PaperTable(study=result.study, cells=tuple(cells), provenance=result.provenance)
 
 
 def _ours(value: dict[str, Any], seed: int) -> dict[str, Estimate | None]:
@@ -100,10 +103,9 @@ def _ours(value: dict[str, Any], seed: int) -> dict[str, Estimate | None]:
     return {**estimates, "B": mean(value["bias"], seed), "accuracy": mean(value["accuracy"], seed)}
 
 
-TABLE_9_2 = PaperStudy(
-    name="bias-table-9.2",
-    where="thesis 002, table 9.2",
-    shows="the bias of Gaussian naive Bayes on real tables, beside what theorem 9.1 expects",
-    trials=trials,
-    report=report,
-)
+TABLE_9_2 = declare(
+    "study",
+    "bias-table-9.2",
+    paper="Leino2022, table 9.2",
+    does="the bias of Gaussian naive Bayes on real tables, beside what theorem 9.1 expects",
+)(PaperStudy(trials, report))

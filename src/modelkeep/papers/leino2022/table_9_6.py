@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.bias.selection import orientation, remove, select_experts, select_parity
+from modelkeep.core.method import declare
 from modelkeep.papers.leino2022.binary_tables import table
 from modelkeep.papers.leino2022.synthetic_data import EPOCHS, MOST_EPOCHS, draw, exact, sgd
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, mean, values
+from modelkeep.papers.result import Claim, mean, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -134,7 +137,6 @@ def report(result: StudyResult) -> PaperTable:
             cells += rows(name, [], paper, result, note="not available here")
     return PaperTable(
         study=result.study,
-        where=TABLE_9_6.where,
         cells=tuple(cells),
         claims=(_some_fix_helps(cells), _experts_on_synthetic(result)),
         provenance=result.provenance,
@@ -200,10 +202,9 @@ def _other_reading(name: str, found: list[Measured], paper: Sequence[float | Non
     ]
 
 
-TABLE_9_6 = PaperStudy(
-    name="bias-table-9.6",
-    where="thesis 002, table 9.6 (tables and synthetic data)",
-    shows="bias and accuracy of logistic regression before and after each mitigation",
-    trials=trials,
-    report=report,
-)
+TABLE_9_6 = declare(
+    "study",
+    "bias-table-9.6",
+    paper="Leino2022, table 9.6 (tables and synthetic data)",
+    does="bias and accuracy of logistic regression before and after each mitigation",
+)(PaperStudy(trials, report))

@@ -12,9 +12,12 @@ from modelkeep.bias.amplification import largest_class
 from modelkeep.bias.features import MeasureAsymmetry
 from modelkeep.bias.mitigation import ExpertMitigation, ParityMitigation
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.papers.leino2022.table_9_6 import PAPER, Measured, rows
-from modelkeep.papers.paper import PaperStudy, PaperTable, Size, values
+from modelkeep.papers.result import values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -82,14 +85,12 @@ def report(result: StudyResult) -> PaperTable:
     if 0 < missing < len(result.records):
         cells = [replace(cell, note=f"{missing} of {len(result.records)} trials are missing") for cell in cells]
     cells += rows("CelebA-attractiveness", [], PAPER["CelebA-attractiveness"], result, note="not available here")
-    where = TABLE_9_6_IMAGES.where
-    return PaperTable(study=result.study, where=where, cells=tuple(cells), provenance=result.provenance)
+    return PaperTable(study=result.study, cells=tuple(cells), provenance=result.provenance)
 
 
-TABLE_9_6_IMAGES = PaperStudy(
-    name="bias-table-9.6-images",
-    where="thesis 002, table 9.6 (images)",
-    shows="bias and accuracy of a bird/frog network before and after mitigation at its penultimate slice",
-    trials=trials,
-    report=report,
-)
+TABLE_9_6_IMAGES = declare(
+    "study",
+    "bias-table-9.6-images",
+    paper="Leino2022, table 9.6 (images)",
+    does="bias and accuracy of a bird/frog network before and after mitigation at its penultimate slice",
+)(PaperStudy(trials, report))

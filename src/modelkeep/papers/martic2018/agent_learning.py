@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018.learning_curves import LearningCurve, LearningTable
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, Size
+from modelkeep.papers.result import Claim
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.evaluation import random_player, returns
 from modelkeep.rl.learning import Learned
@@ -91,7 +94,6 @@ def report(result: StudyResult) -> LearningTable:
     ]
     return LearningTable(
         study=result.study,
-        where=LEARNING.where,
         cells=tuple(cell for task, game, value, level in done for cell in _cells(task, game, value["seconds"], level)),
         curves=tuple(
             LearningCurve(_who(task), game, tuple(value["steps"]), tuple(level["returns"]), level["random"]["value"])
@@ -144,11 +146,10 @@ def beats_chance(level: dict[str, Any]) -> bool:
     return better
 
 
-LEARNING = PaperStudy(
-    name="agents",
-    where="paper 000, section 4: the three agents, on MinAtar and Atari",
-    shows="how well A2C, Rainbow and IMPALA learn, beside chance",
-    trials=trials,
-    report=report,
-    sizes=("small", "medium"),
-)
+LEARNING = declare(
+    "study",
+    "agents",
+    paper="Martic2018, section 4: the three agents, on MinAtar and Atari",
+    does="how well A2C, Rainbow and IMPALA learn, beside chance",
+    extra="rl",
+)(PaperStudy(trials, report, sizes=("small", "medium")))

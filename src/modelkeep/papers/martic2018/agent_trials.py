@@ -11,7 +11,7 @@ from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Retraining
 from modelkeep.completion.part import Part
 from modelkeep.papers.martic2018.agent_learning import beats_chance, learned, original
-from modelkeep.papers.paper import Size
+from modelkeep.papers.study import Size
 from modelkeep.rl.environments.doom import SCENARIOS
 from modelkeep.rl.tasks import AgentName, Task
 from modelkeep.study.folder import workdir

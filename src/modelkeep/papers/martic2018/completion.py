@@ -8,11 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from modelkeep.completion.hardness import Hardness
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018 import findings, reinforcement
 from modelkeep.papers.martic2018.printed import ALEXNET, RESNET50
 from modelkeep.papers.martic2018.tables import LAST, CompletionTable, cells, measured, reported
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, Size, above, mean
+from modelkeep.papers.result import Claim, above, mean
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell
 from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -79,7 +82,7 @@ def _found(records: Sequence[Record]) -> dict[str, Hardness | None]:
 def compared(result: StudyResult) -> CompletionTable:
     """The report of finding 5."""
     claims = [harder(result.records), *reinforcement.left_out(result.records)]
-    return reported(result, AGENTS.where, _cells(result.records), claims, _found(result.records))
+    return reported(result, _cells(result.records), claims, _found(result.records))
 
 
 def everything(result: StudyResult) -> CompletionTable:
@@ -97,7 +100,7 @@ def everything(result: StudyResult) -> CompletionTable:
     rows |= {(cell.row, cell.column): cell for cell in _cells(result.records)}
     told = [replace(claim, says=f"{number}. {claim.says.removeprefix(f'{number}. ')}") for number, claim in numbered]
     claims = [*told, *reinforcement.left_out(result.records)]
-    return reported(result, COMPLETION.where, rows.values(), claims, _found(result.records))
+    return reported(result, rows.values(), claims, _found(result.records))
 
 
 def _cells(records: Sequence[Record]) -> list[Cell]:
@@ -108,19 +111,17 @@ def _cells(records: Sequence[Record]) -> list[Cell]:
     ]
 
 
-AGENTS = PaperStudy(
-    name="completion-reinforcement",
-    where="paper 000, finding 5: figures 2 to 6 in kind",
-    shows="finding 5: layers of agents are harder to complete than layers of classifiers",
-    trials=agent_trials,
-    report=compared,
-    sizes=("small", "medium", "paper"),
-)
-COMPLETION = PaperStudy(
-    name="completion",
-    where="paper 000, findings 1 to 6 and appendix C in kind",
-    shows="how hard it is to get a missing layer back: all six findings, classifiers and agents",
-    trials=all_trials,
-    report=everything,
-    sizes=("small", "medium", "paper"),
-)
+AGENTS = declare(
+    "study",
+    "completion-reinforcement",
+    paper="Martic2018, finding 5: figures 2 to 6 in kind",
+    does="finding 5: layers of agents are harder to complete than layers of classifiers",
+    extra="rl",
+)(PaperStudy(agent_trials, compared, sizes=("small", "medium", "paper")))
+COMPLETION = declare(
+    "study",
+    "completion",
+    paper="Martic2018, findings 1 to 6 and appendix C in kind",
+    does="how hard it is to get a missing layer back: all six findings, classifiers and agents",
+    extra="rl",
+)(PaperStudy(all_trials, everything, sizes=("small", "medium", "paper")))

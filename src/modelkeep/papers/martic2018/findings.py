@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from modelkeep.completion.hardness import ALPHAS, Hardness, Retraining
 from modelkeep.completion.procedures import PROCEDURES
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018.printed import ALEXNET, RESNET50
 from modelkeep.papers.martic2018.settings import (
@@ -29,7 +30,8 @@ from modelkeep.papers.martic2018.tables import (
     reported,
     strongest,
 )
-from modelkeep.papers.paper import Claim, PaperStudy, Size, above
+from modelkeep.papers.result import Claim, above
+from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
 
@@ -88,7 +90,7 @@ def procedures(result: StudyResult) -> CompletionTable:
         *cells("ResNet", resnet, RESNET50, LAST),
         *strongest("ResNet", resnet),
     )
-    return reported(result, PROCEDURE_STUDY.where, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
+    return reported(result, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
 
 
 def one_layer(each: Retraining) -> bool:
@@ -141,7 +143,7 @@ def residual(result: StudyResult) -> CompletionTable:
         ),
     )
     both = (*cells("AlexNet", alexnet, ALEXNET), *cells("ResNet", resnet, RESNET50, LAST))
-    return reported(result, RESIDUAL_STUDY.where, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
+    return reported(result, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
 
 
 def _alike(alexnet: Hardness | None, resnet: Hardness | None) -> Claim:
@@ -187,34 +189,28 @@ def parameters(result: StudyResult) -> CompletionTable:
 
     claims = [at_each(ALPHAS, "50 % fewer or more channels and neurons make no significant difference.", same)]
     rows = [cell for width in WIDTHS for cell in cells(width, found[width], ALEXNET if width == "AlexNet" else {})]
-    return reported(result, PARAMETER_STUDY.where, rows, claims, found)
+    return reported(result, rows, claims, found)
 
 
 def _apart(one: Estimate, other: Estimate) -> bool:
     return one.high < other.low or other.high < one.low
 
 
-PROCEDURE_STUDY = PaperStudy(
-    name="completion-procedures",
-    where="paper 000, finding 1 and appendices C.1 and C.2 in kind",
-    shows="which retraining procedure completes a network fastest, the paper's T1 to T4 and ours, T5 to T7",
-    trials=procedure_trials,
-    report=procedures,
-    sizes=("small", "medium", "paper"),
-)
-RESIDUAL_STUDY = PaperStudy(
-    name="completion-residual",
-    where="paper 000, finding 2 and figures 2, 3 and 7 in kind",
-    shows="how hard parts of a plain and of a residual network are to complete",
-    trials=layer_trials,
-    report=residual,
-    sizes=("small", "medium", "paper"),
-)
-PARAMETER_STUDY = PaperStudy(
-    name="completion-parameters",
-    where="paper 000, finding 4 and table 3 in kind",
-    shows="how hard a narrower and a wider AlexNet are to complete, and one with a share of every layer missing",
-    trials=parameter_trials,
-    report=parameters,
-    sizes=("small", "medium", "paper"),
-)
+PROCEDURE_STUDY = declare(
+    "study",
+    "completion-procedures",
+    paper="Martic2018, finding 1 and appendices C.1 and C.2 in kind",
+    does="which retraining procedure completes a network fastest, the paper's T1 to T4 and ours, T5 to T7",
+)(PaperStudy(procedure_trials, procedures, sizes=("small", "medium", "paper")))
+RESIDUAL_STUDY = declare(
+    "study",
+    "completion-residual",
+    paper="Martic2018, finding 2 and figures 2, 3 and 7 in kind",
+    does="how hard parts of a plain and of a residual network are to complete",
+)(PaperStudy(layer_trials, residual, sizes=("small", "medium", "paper")))
+PARAMETER_STUDY = declare(
+    "study",
+    "completion-parameters",
+    paper="Martic2018, finding 4 and table 3 in kind",
+    does="how hard a narrower and a wider AlexNet are to complete, and one with a share of every layer missing",
+)(PaperStudy(parameter_trials, parameters, sizes=("small", "medium", "paper")))

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from modelkeep.papers.paper import PaperTable
+from modelkeep.papers.table import PaperTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,8 +18,11 @@ from modelkeep.completion.procedures.joint_training import Frozen, Joint
 from modelkeep.completion.retraining import original
 from modelkeep.completion.searchable_network import searchable
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size
+from modelkeep.papers.result import Claim
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.device import best_device
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
@@ -179,7 +182,6 @@ def _report(result: StudyResult) -> PaperTable:
     return PaperTable(
         provenance=result.provenance,
         study=result.study,
-        where=MODULATION.where,
         cells=tuple(cell for direction in ("harder", "easier") for cell in _cells(direction, done.get(direction))),
         claims=tuple(_claim(direction, done.get(direction)) for direction in ("harder", "easier")),
     )
@@ -206,11 +208,10 @@ def _claim(direction: str, found: Modulation | None) -> Claim:
     return Claim(says, f"on seeds not searched, {found.difference} with {words}.", found.holds)
 
 
-MODULATION = PaperStudy(
-    name="completion-modulation",
-    where="section 6: modulating the hardness of completion",
-    shows="A search finds models of the same accuracy that are harder, or easier, to complete at a given cut.",
-    trials=_trials,
-    report=_report,
-    sizes=("small", "medium"),
-)
+MODULATION = declare(
+    "study",
+    "completion-modulation",
+    paper="Martic2018, section 6: modulating the hardness of completion",
+    does="A search finds models of the same accuracy that are harder, or easier, to complete at a given cut.",
+    extra="completion",
+)(PaperStudy(_trials, _report, sizes=("small", "medium")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from modelkeep.completion.hardness import Hardness, hardness
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018.agent_trials import (
     PARTS,
@@ -15,7 +16,9 @@ from modelkeep.papers.martic2018.agent_trials import (
 )
 from modelkeep.papers.martic2018.printed import A3C, IMPALA, RAINBOW, Table
 from modelkeep.papers.martic2018.tables import CompletionTable, cells, reported
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, Size, above
+from modelkeep.papers.result import Claim, above
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell
 from modelkeep.rl.tasks import AgentName
 from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
@@ -127,10 +130,9 @@ def best_procedure(records: Sequence[Record]) -> Claim:
     return Claim(says, f"the fastest at α = 0.5, 0.8, 1: {'; '.join(told)}.", None)
 
 
-def _table(result: StudyResult, where: str, agents: Sequence[AgentName], claims: Sequence[Claim]) -> CompletionTable:
+def _table(result: StudyResult, agents: Sequence[AgentName], claims: Sequence[Claim]) -> CompletionTable:
     return reported(
         result,
-        where,
         [cell for agent in agents for cell in rows(result.records, agent)],
         [*claims, *left_out(result.records)],
         {agent: measured(result.records, agent) for agent in agents},
@@ -140,40 +142,37 @@ def _table(result: StudyResult, where: str, agents: Sequence[AgentName], claims:
 def layers(result: StudyResult) -> CompletionTable:
     """The report of finding 3."""
     agents: list[AgentName] = ["A2C", "IMPALA"]
-    return _table(result, LAYERS.where, agents, lower_layers(result.records))
+    return _table(result, agents, lower_layers(result.records))
 
 
 def others(result: StudyResult) -> CompletionTable:
     """The report of finding 1 for agents."""
-    return _table(result, OTHER_PROCEDURES.where, ["A2C"], [best_procedure(result.records)])
+    return _table(result, ["A2C"], [best_procedure(result.records)])
 
 
 def experience(result: StudyResult) -> CompletionTable:
     """The report of finding 6."""
-    return _table(result, EXPERIENCE.where, ["Rainbow"], right_experience(result.records))
+    return _table(result, ["Rainbow"], right_experience(result.records))
 
 
-LAYERS = PaperStudy(
-    name="completion-layers",
-    where="paper 000, figures 4 and 6, tables C.3 and C.5 in kind, MinAtar",
-    shows="finding 3: for A3C lower layers are harder to complete than upper ones",
-    trials=layer_trials,
-    report=layers,
-    sizes=("small", "medium", "paper"),
-)
-OTHER_PROCEDURES = PaperStudy(
-    name="completion-agents",
-    where="paper 000, finding 1 for A3C: T1 to T4, MinAtar",
-    shows="finding 1: which retraining procedure completes an A3C agent fastest",
-    trials=other_trials,
-    report=others,
-    sizes=("small", "medium", "paper"),
-)
-EXPERIENCE = PaperStudy(
-    name="completion-experience",
-    where="paper 000, figure 5, table C.4 in kind, MinAtar",
-    shows="finding 6: with the replay buffer of the trained agent Rainbow is easier to complete",
-    trials=experience_trials,
-    report=experience,
-    sizes=("small", "medium", "paper"),
-)
+LAYERS = declare(
+    "study",
+    "completion-layers",
+    paper="Martic2018, figures 4 and 6, tables C.3 and C.5 in kind, MinAtar",
+    does="finding 3: for A3C lower layers are harder to complete than upper ones",
+    extra="rl",
+)(PaperStudy(layer_trials, layers, sizes=("small", "medium", "paper")))
+OTHER_PROCEDURES = declare(
+    "study",
+    "completion-agents",
+    paper="Martic2018, finding 1 for A3C: T1 to T4, MinAtar",
+    does="finding 1: which retraining procedure completes an A3C agent fastest",
+    extra="rl",
+)(PaperStudy(other_trials, others, sizes=("small", "medium", "paper")))
+EXPERIENCE = declare(
+    "study",
+    "completion-experience",
+    paper="Martic2018, figure 5, table C.4 in kind, MinAtar",
+    does="finding 6: with the replay buffer of the trained agent Rainbow is easier to complete",
+    extra="rl",
+)(PaperStudy(experience_trials, experience, sizes=("small", "medium", "paper")))

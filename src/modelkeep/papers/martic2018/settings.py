@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from modelkeep.completion.part import Part
-from modelkeep.papers.paper import Size
+from modelkeep.papers.study import Size
 from modelkeep.training import SGD, Recipe, StepDecay
 
 Network = Literal["AlexNet", "AlexNet small", "AlexNet large", "ResNet"]

@@ -13,7 +13,8 @@ from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018.printed import Table
 from modelkeep.papers.martic2018.settings import SEEDS
 from modelkeep.papers.martic2018.supervised_trials import retrainings
-from modelkeep.papers.paper import Cell, Claim, PaperTable, mean
+from modelkeep.papers.result import Claim, mean
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.report.completion import completion_page
 from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
@@ -38,7 +39,6 @@ class CompletionTable(PaperTable, kind="completion-table"):
 
 def reported(
     result: StudyResult,
-    where: str,
     rows: Iterable[Cell],
     claims: Iterable[Claim],
     found: Mapping[str, Hardness | None],
@@ -46,7 +46,6 @@ def reported(
     """The report on a study; what is not measured yet has no page."""
     return CompletionTable(
         study=result.study,
-        where=where,
         cells=tuple(rows),
         claims=tuple(claims),
         hardness={name: each for name, each in found.items() if each is not None},

@@ -9,13 +9,16 @@ import torch
 
 from modelkeep.attack import PGD
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.harden.adversarial import pgd_training
 from modelkeep.harden.denoising import with_denoising
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.papers.result import Claim, above, values
 from modelkeep.papers.saha2020.question_answering import Features, FromBank, FromPicture, Quiz, close_ups
 from modelkeep.papers.saha2020.scenes import ANSWERS, FAMILIES, LONGEST, VOCABULARY
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.device import best_device
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
@@ -185,7 +188,6 @@ def report(result: StudyResult) -> PaperTable:
     ]
     return PaperTable(
         study=result.study,
-        where=TABLE_4_1.where,
         cells=tuple(cells),
         claims=tuple(_claims(rates)),
         provenance=result.provenance,
@@ -240,10 +242,9 @@ def _claims(rates: dict[str, dict[str, Estimate]]) -> list[Claim]:
     ]
 
 
-TABLE_4_1 = PaperStudy(
-    name="robust-features",
-    where="thesis 004, table 4.1",
-    shows="a MAC network's accuracy with features of a standard, an adversarially trained and a denoising classifier",
-    trials=trials,
-    report=report,
-)
+TABLE_4_1 = declare(
+    "study",
+    "robust-features",
+    paper="Saha2020, table 4.1",
+    does="a MAC network's accuracy with features of a standard, an adversarially trained and a denoising classifier",
+)(PaperStudy(trials, report))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Claim, Curve, PaperCurves, PaperStudy, Size, values
+from modelkeep.papers.curves import Curve, PaperCurves
+from modelkeep.papers.result import Claim, values
+from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.tang2024.arrangement import MNIST
 from modelkeep.papers.tang2024.plans import planned
 from modelkeep.papers.tang2024.printed import GUARD_S, GUARD_W, KNOCKOFF, MAD, NAIVE, PBAYES, REVSIG
@@ -43,7 +46,6 @@ def swept(result: StudyResult) -> PaperCurves:
     }
     return PaperCurves(
         study=result.study,
-        where=FIGURE_3.where,
         x_label="ℓ1 budget ε",
         y_label="extraction accuracy",
         x=BUDGETS,
@@ -103,7 +105,6 @@ def quantised(result: StudyResult) -> PaperCurves:
     accuracy, distance = tuple(point[1] for point in points), tuple(point[2] for point in points)
     return PaperCurves(
         study=result.study,
-        where=FIGURE_4.where,
         x_label="centroids",
         y_label="extraction accuracy, recovery distance",
         x=tuple(float(point[0]) for point in points),
@@ -132,17 +133,17 @@ def _monotone(curve: Curve, sign: int, says: str) -> Claim:
     )
 
 
-FIGURE_3 = PaperStudy(
-    name="guard-budgets",
-    where="paper 003, figure 3 in kind, MNIST",
-    shows="extraction accuracy of the naive and the pBayes attack against the distortion budget",
-    trials=sweep,
-    report=swept,
-)
-FIGURE_4 = PaperStudy(
-    name="guard-centroids",
-    where="paper 003, figure 4 in kind, MNIST",
-    shows="extraction accuracy and recovery distance of pBayes against ModelGuard-S's centroids",
-    trials=quantise,
-    report=quantised,
-)
+FIGURE_3 = declare(
+    "study",
+    "guard-budgets",
+    paper="Tang2024, figure 3 in kind, MNIST",
+    does="extraction accuracy of the naive and the pBayes attack against the distortion budget",
+    extra="guard",
+)(PaperStudy(sweep, swept))
+FIGURE_4 = declare(
+    "study",
+    "guard-centroids",
+    paper="Tang2024, figure 4 in kind, MNIST",
+    does="extraction accuracy and recovery distance of pBayes against ModelGuard-S's centroids",
+    extra="guard",
+)(PaperStudy(quantise, quantised))

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.extract.target import Guarded
-from modelkeep.papers.paper import Cell, Claim, Curve, PaperCurves, PaperStudy, PaperTable, Size, values
+from modelkeep.papers.curves import Curve, PaperCurves
+from modelkeep.papers.result import Claim, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.papers.tang2024.arrangement import DRAWINGS, MNIST, TASKS
 from modelkeep.papers.tang2024.defences import standing
 from modelkeep.papers.tang2024.figures_3_4 import BUDGETS
@@ -114,7 +118,6 @@ def detected(result: StudyResult) -> PaperCurves:
     tops = [point for task in series if (point := _auroc(result, task, TOP, 2.0)) is not None]
     return PaperCurves(
         study=result.study,
-        where=DETECTION.where,
         x_label="ℓ1 budget ε",
         y_label="AUROC of the top confidence",
         x=budgets,
@@ -182,7 +185,6 @@ def grown(result: StudyResult) -> PaperCurves:
     }
     return PaperCurves(
         study=result.study,
-        where=GROWTH.where,
         x_label="queries",
         y_label="centroids",
         x=queries,
@@ -227,9 +229,7 @@ def timed(result: StudyResult) -> PaperTable:
         for key, label in (("milliseconds", "ms"), ("added", "added"))
         for defence in DEFENCES
     )
-    return PaperTable(
-        study=result.study, where=TIMES.where, cells=cells, claims=tuple(_slow(found)), provenance=result.provenance
-    )
+    return PaperTable(study=result.study, cells=cells, claims=tuple(_slow(found)), provenance=result.provenance)
 
 
 def _slow(found: dict[tuple[str, str], Any]) -> list[Claim]:
@@ -258,24 +258,24 @@ def exact(value: float, n: int) -> Estimate:
     return Estimate(value, value, value, n)
 
 
-DETECTION = PaperStudy(
-    name="guard-detection",
-    where="paper 003, figure 5 (left) in kind",
-    shows="AUROC of the top confidence as a detector of strange inputs against the distortion budget",
-    trials=detections,
-    report=detected,
-)
-GROWTH = PaperStudy(
-    name="guard-growth",
-    where="paper 003, figure 5 (right) in kind",
-    shows="ModelGuard-S's centroids along the queries",
-    trials=growths,
-    report=grown,
-)
-TIMES = PaperStudy(
-    name="guard-times",
-    where="paper 003, figure 6 in kind",
-    shows="response time of a single query under each defence",
-    trials=responses,
-    report=timed,
-)
+DETECTION = declare(
+    "study",
+    "guard-detection",
+    paper="Tang2024, figure 5 (left) in kind",
+    does="AUROC of the top confidence as a detector of strange inputs against the distortion budget",
+    extra="guard",
+)(PaperStudy(detections, detected))
+GROWTH = declare(
+    "study",
+    "guard-growth",
+    paper="Tang2024, figure 5 (right) in kind",
+    does="ModelGuard-S's centroids along the queries",
+    extra="guard",
+)(PaperStudy(growths, grown))
+TIMES = declare(
+    "study",
+    "guard-times",
+    paper="Tang2024, figure 6 in kind",
+    does="response time of a single query under each defence",
+    extra="guard",
+)(PaperStudy(responses, timed))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from modelkeep.papers.paper import Size
+from modelkeep.papers.study import Size
 from modelkeep.papers.tang2024.arrangement import ANIMALS
 from modelkeep.papers.tang2024.owner import Plan
 from modelkeep.training import SGD, Linear, Recipe, StepDecay

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.extract.target import Guarded
 from modelkeep.guard.information import information_bound
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, mean, values
+from modelkeep.papers.result import Claim, above, mean, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, MNIST, TASKS
 from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED, standing
 from modelkeep.papers.tang2024.figures_5_6 import exact
@@ -83,9 +86,7 @@ def table_6(result: StudyResult) -> PaperTable:
                 Cell(f"{task}: {defence}", CHANGED, changed, printed[2]),
             ]
             claims.append(_leak(task, once, twice) if defence == UNORDERED else _consistent(task, found))
-    return PaperTable(
-        study=result.study, where=TABLE_6.where, cells=tuple(cells), claims=tuple(claims), provenance=result.provenance
-    )
+    return PaperTable(study=result.study, cells=tuple(cells), claims=tuple(claims), provenance=result.provenance)
 
 
 def _leak(task: str, once: Estimate | None, twice: Estimate | None) -> Claim:
@@ -131,7 +132,6 @@ def told_apart(result: StudyResult) -> PaperTable:
                 bounds.append((row, low.value, error.value))
     return PaperTable(
         study=result.study,
-        where=NEVER_CLEAN.where,
         cells=tuple(cells),
         claims=(_share(shares), _bounded(bounds)),
         provenance=result.provenance,
@@ -177,17 +177,17 @@ def _bounded(bounds: list[tuple[str, float, float]]) -> Claim:
     return Claim(says, f"{told or 'a trial is missing'}.", all(e >= low for _, low, e in bounds) if bounds else None)
 
 
-TABLE_6 = PaperStudy(
-    name="quantisation",
-    where="paper 003, table 6 in kind",
-    shows="recovery distance where the thief asks once and twice, with and without an order of the centroids",
-    trials=asked_twice,
-    report=table_6,
-)
-NEVER_CLEAN = PaperStudy(
-    name="quantisation-never-clean",
-    where="beyond paper 003: algorithm 1 without clean answers, and lemma 2",
-    shows="what the quantiser's forms without clean answers cost and gain, and the information bound",
-    trials=never_clean,
-    report=told_apart,
-)
+TABLE_6 = declare(
+    "study",
+    "quantisation",
+    paper="Tang2024, table 6 in kind",
+    does="recovery distance where the thief asks once and twice, with and without an order of the centroids",
+    extra="guard",
+)(PaperStudy(asked_twice, table_6))
+NEVER_CLEAN = declare(
+    "study",
+    "quantisation-never-clean",
+    paper="Tang2024, algorithm 1 without clean answers, which is ours, and lemma 2",
+    does="what the quantiser's forms without clean answers cost and gain, and the information bound",
+    extra="guard",
+)(PaperStudy(never_clean, told_apart))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.nn.functional import one_hot
 
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.extract import attacks
 from modelkeep.extract.attacks import Attack
@@ -20,7 +21,9 @@ from modelkeep.extract.restorer import DDAE, DDAEPlus
 from modelkeep.extract.strategies import JacobianAugmentation, Knockoff, Strategy
 from modelkeep.extract.target import Guarded, Target
 from modelkeep.guard.grid import ONE, confidences, distortion, snap
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, values
+from modelkeep.papers.result import Claim, above, values
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.papers.tang2024 import printed
 from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, FASHION, MNIST
 from modelkeep.papers.tang2024.defences import standing
@@ -197,7 +200,7 @@ def trials(task: str, size: Size, seed: int) -> Sequence[Trial]:
     ]
 
 
-def report(paper: dict[tuple[str, str], float], where: str, result: StudyResult) -> PaperTable:
+def report(paper: dict[tuple[str, str], float], result: StudyResult) -> PaperTable:
     """Rows and columns of the paper. Intervals are over test examples: another training would differ by more."""
     found = Found.of(result)
     rows: dict[str, dict[str, Estimate | None]] = {
@@ -210,7 +213,6 @@ def report(paper: dict[tuple[str, str], float], where: str, result: StudyResult)
     rows[PROTECTED] = dict(found.protected)
     return PaperTable(
         study=result.study,
-        where=where,
         cells=tuple(
             Cell(row, defence, columns.get(defence), paper[row, defence])
             for row, columns in rows.items()
@@ -278,18 +280,31 @@ def stands(found: Found) -> list[Claim]:
     return made
 
 
-def _study(name: str, task: str, paper: dict[tuple[str, str], float], table: str) -> PaperStudy:
-    where = f"paper 003, tables 2–5 in kind; beside ours: {table}"
-    return PaperStudy(
-        name=name,
-        where=where,
-        shows=f"seven attacks, two query strategies, eight defences: a copy of a {task} classifier",
-        trials=partial(trials, task),
-        report=partial(report, paper, where),
-    )
-
-
-EXTRACTION_MNIST = _study("extraction-mnist", MNIST, printed.FEW_CLASSES, "table 5, CIFAR-10")
-EXTRACTION_FASHION = _study("extraction-fashion", FASHION, printed.FEW_CLASSES, "table 5, CIFAR-10")
-EXTRACTION_ANIMALS = _study("extraction-animals", ANIMALS, printed.FEW_CLASSES, "table 5, CIFAR-10")
-EXTRACTION_DRAWINGS = _study("extraction-drawings", DRAWINGS, printed.MANY_CLASSES, "table 4, CIFAR-100")
+EXTRACTION_MNIST = declare(
+    "study",
+    "extraction-mnist",
+    paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",
+    does="seven attacks, two query strategies, eight defences: a copy of an MNIST classifier",
+    extra="guard",
+)(PaperStudy(partial(trials, MNIST), partial(report, printed.FEW_CLASSES)))
+EXTRACTION_FASHION = declare(
+    "study",
+    "extraction-fashion",
+    paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",
+    does="seven attacks, two query strategies, eight defences: a copy of a Fashion-MNIST classifier",
+    extra="guard",
+)(PaperStudy(partial(trials, FASHION), partial(report, printed.FEW_CLASSES)))
+EXTRACTION_ANIMALS = declare(
+    "study",
+    "extraction-animals",
+    paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",
+    does="seven attacks, two query strategies, eight defences: a copy of an animals classifier",
+    extra="guard",
+)(PaperStudy(partial(trials, ANIMALS), partial(report, printed.FEW_CLASSES)))
+EXTRACTION_DRAWINGS = declare(
+    "study",
+    "extraction-drawings",
+    paper="Tang2024, tables 2–5 in kind; beside ours: table 4, CIFAR-100",
+    does="seven attacks, two query strategies, eight defences: a copy of a drawings classifier",
+    extra="guard",
+)(PaperStudy(partial(trials, DRAWINGS), partial(report, printed.MANY_CLASSES)))

@@ -11,10 +11,10 @@ import pytest
 
 from modelkeep import Data
 from modelkeep.core.results import Provenance
-from modelkeep.papers.paper import PaperTable
 from modelkeep.papers.saha2020.plasticity import hypotheses, memory, sweep, table_5_1
 from modelkeep.papers.saha2020.plasticity.sweep import sweep as sweep_trial
 from modelkeep.papers.saha2020.plasticity.table_5_1 import harden
+from modelkeep.papers.table import PaperTable
 from modelkeep.study import Record, StudyResult, Trial
 from modelkeep.zoo import datasets
 from papers.leino2022.performing import performed, without

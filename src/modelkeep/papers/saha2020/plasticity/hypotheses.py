@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size
+from modelkeep.papers.result import Claim
 from modelkeep.papers.saha2020.plasticity import memory, sweep
 from modelkeep.papers.saha2020.plasticity.phi import FEWEST, Phi, fit_phi, rank_correlation
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -39,7 +42,6 @@ def report(result: StudyResult) -> PaperTable:
     cells = [_cell(row, term, fit) for row, fit in fits.items() for term in TERMS]
     return PaperTable(
         study=result.study,
-        where=PHI.where,
         cells=tuple(cells),
         claims=(
             *(claim for dataset in datasets for claim in _hypothesis_1(dataset, fits)),
@@ -121,10 +123,9 @@ def _cell(row: str, term: str, fit: Phi | None) -> Cell:
     return Cell(row, term, found, None, "" if found else "too few trials")
 
 
-PHI = PaperStudy(
-    name="plasticity-phi",
-    where="thesis 004, sections 5.3 and 5.5",
-    shows="plasticity Φ(depth, width), fitted to memory and to robustness, and a verdict on hypotheses 1 and 2",
-    trials=trials,
-    report=report,
-)
+PHI = declare(
+    "study",
+    "plasticity-phi",
+    paper="Saha2020, sections 5.3 and 5.5",
+    does="plasticity Φ(depth, width), fitted to memory and to robustness, and a verdict on hypotheses 1 and 2",
+)(PaperStudy(trials, report))

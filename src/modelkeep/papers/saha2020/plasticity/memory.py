@@ -13,10 +13,13 @@ from typing import Any
 import torch
 
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, mean
+from modelkeep.papers.result import Claim, above, mean
 from modelkeep.papers.saha2020.plasticity.networks import REGULARISATIONS, WEIGHT_DECAY, network
 from modelkeep.papers.saha2020.plasticity.phi import FEWEST
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.names import trial
 from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
@@ -119,7 +122,6 @@ def report(result: StudyResult) -> PaperTable:
         cells.append(Cell(row, f"width {width}", mean(found, result.provenance.seed), None))
     return PaperTable(
         study=result.study,
-        where=MEMORY.where,
         cells=tuple(cells),
         claims=tuple(_regularised(result, name) for name in REGULARISATIONS[1:]),
         provenance=result.provenance,
@@ -154,10 +156,9 @@ def _regularised(result: StudyResult, name: str) -> Claim:
     return above(says, "1 and the capacity with it over that without", one, mean(ratios, result.provenance.seed))
 
 
-MEMORY = PaperStudy(
-    name="plasticity-memory",
-    where="thesis 004, section 5.5 (future work)",
-    shows="how many random labels a network can hold, by depth, width and regularisation",
-    trials=trials,
-    report=report,
-)
+MEMORY = declare(
+    "study",
+    "plasticity-memory",
+    paper="Saha2020, section 5.5 (future work)",
+    does="how many random labels a network can hold, by depth, width and regularisation",
+)(PaperStudy(trials, report))

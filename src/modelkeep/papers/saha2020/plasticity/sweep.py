@@ -12,12 +12,15 @@ from itertools import product
 
 from modelkeep.attack import PGD
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Cell, Claim, PaperStudy, PaperTable, Size, above, mean
+from modelkeep.papers.result import Claim, above, mean
 from modelkeep.papers.saha2020.plasticity.compression import pruned, quantised
 from modelkeep.papers.saha2020.plasticity.networks import REGULARISATIONS, WEIGHT_DECAY, CarriedOn, clean, network
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.record import Record
@@ -135,7 +138,6 @@ def report(result: StudyResult) -> PaperTable:
     ]
     return PaperTable(
         study=result.study,
-        where=SWEEP.where,
         cells=tuple(cells),
         claims=tuple(claims),
         provenance=result.provenance,
@@ -173,10 +175,9 @@ def _paired(result: StudyResult, larger: str, smaller: str, says: str) -> Claim:
     return above(says, where, mean(gaps, result.provenance.seed), Estimate(0.0, 0.0, 0.0, len(gaps)))
 
 
-SWEEP = PaperStudy(
-    name="plasticity-sweep",
-    where="thesis 004, section 5.5 (future work)",
-    shows="clean and attacked accuracy by depth, width, regularisation, quantisation and pruning, on three data sets",
-    trials=trials,
-    report=report,
-)
+SWEEP = declare(
+    "study",
+    "plasticity-sweep",
+    paper="Saha2020, section 5.5 (future work)",
+    does="clean and attacked accuracy by depth, width, regularisation, quantisation and pruning, on three data sets",
+)(PaperStudy(trials, report))

@@ -25,11 +25,15 @@ from typing import Any
 
 from modelkeep.attack import PGD
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 from modelkeep.core.results import Estimate
-from modelkeep.papers.paper import Cell, Claim, Curve, PaperCurves, PaperStudy, PaperTable, Size, above, values
+from modelkeep.papers.curves import Curve, PaperCurves
+from modelkeep.papers.result import Claim, above, values
 from modelkeep.papers.saha2020.plasticity.networks import CarriedOn, clean, network
+from modelkeep.papers.study import PaperStudy, Size
+from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -151,7 +155,6 @@ def report(result: StudyResult) -> PaperTable:
     }
     return PaperTable(
         study=result.study,
-        where=PLASTICITY.where,
         cells=tuple(cells.values()),
         claims=tuple(_claims({place: cell.ours for place, cell in cells.items()})),
         provenance=result.provenance,
@@ -200,7 +203,6 @@ def figure(result: StudyResult) -> PaperCurves:
             series[f"{name}, {label}"] = tuple(row and Estimate.rate(*row[curve]) for row in rows)
     return PaperCurves(
         study=result.study,
-        where=FIGURE_5_2.where,
         x_label="epoch",
         y_label="accuracy",
         x=tuple(float(epoch) for epoch in range(1, epochs + 1)),
@@ -220,17 +222,15 @@ def _throughout(found: dict[str, list[Any]]) -> Claim:
     return Claim(says, f"in {better} of {len(deep)} epochs.", better == len(deep) or (None if better else False))
 
 
-PLASTICITY = PaperStudy(
-    name="plasticity",
-    where="thesis 004, table 5.1",
-    shows="accuracy of a shallow and a deep CNN before and after adversarial training, and the adversary's success",
-    trials=trials,
-    report=report,
-)
-FIGURE_5_2 = PaperStudy(
-    name="plasticity-figure-5.2",
-    where="thesis 004, figure 5.2",
-    shows="the same trainings epoch by epoch",
-    trials=trials,
-    report=figure,
-)
+PLASTICITY = declare(
+    "study",
+    "plasticity",
+    paper="Saha2020, table 5.1",
+    does="accuracy of a shallow and a deep CNN before and after adversarial training, and the adversary's success",
+)(PaperStudy(trials, report))
+FIGURE_5_2 = declare(
+    "study",
+    "plasticity-figure-5.2",
+    paper="Saha2020, figure 5.2",
+    does="the same trainings epoch by epoch",
+)(PaperStudy(trials, figure))

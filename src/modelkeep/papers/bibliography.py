@@ -1,0 +1,120 @@
+"""The works that code, documentation and reports cite by key and place: `Leino2022, eq. 6.2`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_KEY = re.compile(r"\b[A-Z][a-z]+(?:19|20)\d\d\b")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A work by its key: the first author's name and the year. Works with the same key share an entry."""
+
+    key: str
+    authors: str
+    year: int
+    title: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.authors}, {self.title}, {self.where}, {self.year}."
+
+
+def cite(text: str) -> tuple[str, ...]:
+    """The full line of each work that a text cites.
+
+    >>> cite("Leino2022, eq. 6.2")[0][:50]
+    'Leino2022: Klas Leino, Identifying, Analyzing, and'
+    """
+    return tuple(str(REFERENCES[key]) for key in dict.fromkeys(_KEY.findall(text)) if key in REFERENCES)
+
+
+_TABLE = """
+Andriushchenko2020 | Maksym Andriushchenko et al. | Square Attack: a query-efficient black-box adversarial attack via random search | ECCV
+Athalye2018 | Anish Athalye, Nicholas Carlini, David Wagner | Obfuscated gradients give a false sense of security | ICML
+Carlini2017 | Nicholas Carlini, David Wagner | Towards evaluating the robustness of neural networks; Adversarial examples are not easily detected | S&P; AISec
+Chen2020 | Jianbo Chen, Michael Jordan, Martin Wainwright | HopSkipJumpAttack: a query-efficient decision-based attack | S&P
+Chen2023 | Yanjiao Chen et al. | D-DAE: defense-penetrating model extraction attacks | S&P
+Cohen2019 | Jeremy Cohen, Elan Rosenfeld, Zico Kolter | Certified adversarial robustness via randomized smoothing | ICML
+Croce2020 | Francesco Croce, Matthias Hein | Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks; Minimally distorted adversarial examples with a fast adaptive boundary attack | ICML
+Croce2021 | Francesco Croce, Matthias Hein | Mind the box: l1-APGD for sparse adversarial attacks on image classifiers | ICML
+Delattre2023 | Blaise Delattre et al. | Efficient bound of Lipschitz constant for convolutional layers by Gram iteration | ICML
+Dhamdhere2019 | Kedar Dhamdhere, Mukund Sundararajan, Qiqi Yan | How important is a neuron? | ICLR
+Dong2018 | Yinpeng Dong et al. | Boosting adversarial attacks with momentum | CVPR
+Duchi2008 | John Duchi et al. | Efficient projections onto the l1-ball for learning in high dimensions | ICML
+Dziugaite2016 | Gintare Karolina Dziugaite, Zoubin Ghahramani, Daniel Roy | A study of the effect of JPG compression on adversarial images | arXiv 1608.00853
+Espeholt2018 | Lasse Espeholt et al. | IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures | ICML
+Fortunato2018 | Meire Fortunato et al. | Noisy networks for exploration | ICLR
+Golub1999 | Todd Golub et al. | Molecular classification of cancer: class discovery and class prediction by gene expression monitoring | Science
+Goodfellow2015 | Ian Goodfellow, Jonathon Shlens, Christian Szegedy | Explaining and harnessing adversarial examples | ICLR
+He2015 | Kaiming He et al. | Delving deep into rectifiers: surpassing human-level performance on ImageNet classification | ICCV
+He2016 | Kaiming He et al. | Deep residual learning for image recognition | CVPR
+He2019 | Zecheng He, Tianwei Zhang, Ruby Lee | Model inversion attacks against collaborative inference | ACSAC
+Hessel2018 | Matteo Hessel et al. | Rainbow: combining improvements in deep reinforcement learning | AAAI
+Hinton2015 | Geoffrey Hinton, Oriol Vinyals, Jeff Dean | Distilling the knowledge in a neural network | arXiv 1503.02531
+Holm1979 | Sture Holm | A simple sequentially rejective multiple test procedure | Scandinavian Journal of Statistics
+Hu2023 | Kai Hu et al. | Unlocking deterministic robustness certification on ImageNet | NeurIPS
+Hudson2018 | Drew Hudson, Christopher Manning | Compositional attention networks for machine reasoning | ICLR
+Jaderberg2017 | Max Jaderberg et al. | Population based training of neural networks | arXiv 1711.09846
+Jagielski2020 | Matthew Jagielski et al. | High accuracy and high fidelity extraction of neural networks | USENIX Security
+Jamieson2016 | Kevin Jamieson, Ameet Talwalkar | Non-stochastic best arm identification and hyperparameter optimization | AISTATS
+Johnson2017 | Justin Johnson et al. | CLEVR: a diagnostic dataset for compositional language and elementary visual reasoning | CVPR
+Juuti2019 | Mika Juuti et al. | PRADA: protecting against DNN model stealing attacks | EuroS&P
+Kariyappa2020 | Sanjay Kariyappa, Moinuddin Qureshi | Defending against model stealing attacks with adaptive misinformation | CVPR
+Katz2017 | Guy Katz et al. | Reluplex: an efficient SMT solver for verifying deep neural networks | CAV
+Kim2018 | Been Kim et al. | Interpretability beyond feature attribution: quantitative testing with concept activation vectors (TCAV) | ICML
+Krizhevsky2009 | Alex Krizhevsky | Learning multiple layers of features from tiny images | technical report, University of Toronto
+Kurakin2016 | Alexey Kurakin, Ian Goodfellow, Samy Bengio | Adversarial examples in the physical world | arXiv 1607.02533
+Lee2019 | Taesung Lee et al. | Defending against neural network model stealing attacks using deceptive perturbations | IEEE Security and Privacy Workshops
+Leino2018 | Klas Leino et al. | Influence-directed explanations for deep convolutional networks | ITC
+Leino2022 | Klas Leino | Identifying, Analyzing, and Addressing Weaknesses in Deep Networks | PhD thesis CMU-CS-22-104, Carnegie Mellon University
+Li2022 | Oscar Li et al. | Label leakage and protection in two-party split learning | ICLR
+Lukas2022 | Nils Lukas et al. | SoK: how robust is image classification deep neural network watermarking? | S&P
+Luo2015 | Yan Luo et al. | Foveation-based mechanisms alleviate adversarial examples | arXiv 1511.06292
+Madry2018 | Aleksander Madry et al. | Towards deep learning models resistant to adversarial attacks | ICLR
+Martic2018 | Miljan Martic, Jan Leike, Andrew Trask et al. | Scaling shared model governance via model splitting | arXiv 1812.05979; also as submitted to ICLR 2019
+Metzen2017 | Jan Hendrik Metzen et al. | On detecting adversarial perturbations | ICLR
+Mnih2016 | Volodymyr Mnih et al. | Asynchronous methods for deep reinforcement learning | ICML
+Moosavi2016 | Seyed-Mohsen Moosavi-Dezfooli, Alhussein Fawzi, Pascal Frossard | DeepFool: a simple and accurate method to fool deep neural networks | CVPR
+Nguyen2018 | Linh Nguyen, Sky Wang, Arunesh Sinha | A learning and masking approach to secure learning | GameSec
+Olah2017 | Chris Olah, Alexander Mordvintsev, Ludwig Schubert | Feature visualization | Distill
+Orekondy2019 | Tribhuvanesh Orekondy, Bernt Schiele, Mario Fritz | Knockoff nets: stealing functionality of black-box models | CVPR
+Orekondy2020 | Tribhuvanesh Orekondy, Bernt Schiele, Mario Fritz | Prediction poisoning: towards defenses against DNN model stealing attacks | ICLR
+Papernot2016 | Nicolas Papernot et al. | The limitations of deep learning in adversarial settings; Distillation as a defense to adversarial perturbations against deep neural networks | EuroS&P; S&P
+Papernot2017 | Nicolas Papernot et al. | Practical black-box attacks against machine learning | AsiaCCS
+Pintor2021 | Maura Pintor et al. | Fast minimum-norm adversarial attacks through adaptive norm constraints | NeurIPS
+Rony2019 | Jérôme Rony et al. | Decoupling direction and norm for efficient gradient-based L2 adversarial attacks and defenses | CVPR
+Ross2018 | Andrew Ross, Finale Doshi-Velez | Improving the adversarial robustness and interpretability of deep neural networks by regularizing their input gradients | AAAI
+Saha2020 | Soumadeep Saha | Towards Robust Deep Learning Systems: The Plasticity Hypothesis | MSc thesis, IISER Kolkata
+Sarkar2017 | Sayantan Sarkar et al. | UPSET and ANGRI: breaking high performance image classifiers | arXiv 1707.01159
+Schaul2016 | Tom Schaul et al. | Prioritized experience replay | ICLR
+Selvaraju2017 | Ramprasaath Selvaraju et al. | Grad-CAM: visual explanations from deep networks via gradient-based localization | ICCV
+Shafahi2019 | Ali Shafahi et al. | Adversarial training for free! | NeurIPS
+Simonyan2014 | Karen Simonyan, Andrea Vedaldi, Andrew Zisserman | Deep inside convolutional networks: visualising image classification models and saliency maps | ICLR workshop
+Smilkov2017 | Daniel Smilkov et al. | SmoothGrad: removing noise by adding noise | arXiv 1706.03825
+Su2019 | Jiawei Su, Danilo Vargas, Kouichi Sakurai | One pixel attack for fooling deep neural networks | IEEE Transactions on Evolutionary Computation
+Sundararajan2017 | Mukund Sundararajan, Ankur Taly, Qiqi Yan | Axiomatic attribution for deep networks | ICML
+Szegedy2014 | Christian Szegedy et al. | Intriguing properties of neural networks | ICLR
+Tan2019 | Mingxing Tan, Quoc Le | EfficientNet: rethinking model scaling for convolutional neural networks | ICML
+Tang2024 | Minxue Tang et al. | ModelGuard: information-theoretic defense against model extraction attacks | USENIX Security
+Tsuzuku2018 | Yusuke Tsuzuku, Issei Sato, Masashi Sugiyama | Lipschitz-margin training: scalable certification of perturbation invariance for deep neural networks | NeurIPS
+Voracek2023 | Václav Voráček, Matthias Hein | Sound randomized smoothing in floating-point arithmetic | ICLR
+Wang2004 | Zhou Wang et al. | Image quality assessment: from error visibility to structural similarity | IEEE Transactions on Image Processing
+Wong2020 | Eric Wong, Leslie Rice, Zico Kolter | Fast is better than free: revisiting adversarial training | ICLR
+Xie2018 | Cihang Xie et al. | Mitigating adversarial effects through randomization | ICLR
+Xie2019 | Cihang Xie et al. | Improving transferability of adversarial examples with input diversity; Feature denoising for improving adversarial robustness | CVPR
+Xu2018 | Weilin Xu, David Evans, Yanjun Qi | Feature squeezing: detecting adversarial examples in deep neural networks | NDSS
+Zhang2019 | Hongyang Zhang et al. | Theoretically principled trade-off between robustness and accuracy | ICML
+Zhou2004 | Dengyong Zhou et al. | Learning with local and global consistency | NeurIPS
+"""  # noqa: E501
+
+
+def _read(line: str) -> Reference:
+    key, authors, title, where = (part.strip() for part in line.split("|"))
+    return Reference(key, authors, int(key[-4:]), title, where)
+
+
+REFERENCES: dict[str, Reference] = {found.key: found for found in map(_read, _TABLE.strip().splitlines())}
+"""All of them by key, sorted."""
