@@ -228,7 +228,7 @@ def test_a_folder_knows_whose_it_is_and_what_all_have_signed(
     dave = Folder(tmp_path / "dave")
     Identity.at(dave.path, "dave")
     agreement.write(dave.agreement)
-    with pytest.raises(GovernError, match="'dave' is no party"):
+    with pytest.raises(GovernError, match="'dave' is not a party"):
         dave.signed_agreement()
     with pytest.raises(GovernError, match="holds no identity"):
         Folder(tmp_path / "nobody").identity()

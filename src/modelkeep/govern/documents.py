@@ -1,4 +1,4 @@
-"""Documents: JSON files that somebody else wrote, read strictly and refused in one sentence."""
+"""Documents: JSON files from other people, read strictly; what does not fit is refused in one sentence."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Folder:
         """Work in the folder alone. A process that was killed holds nothing back."""
         from filelock import FileLock, Timeout
 
-        # Not per thread: whoever ends the party may be another thread than the one that began it.
+        # Not per thread: the thread that ends the party may not be the one that began it.
         lock = FileLock(self.path / ".lock", timeout=0, thread_local=False)
         try:
             lock.acquire()

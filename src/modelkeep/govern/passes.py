@@ -25,7 +25,7 @@ class Pass:
     `number` counts all passes under the agreement from 0: it is the pass's place in every party's ledger. `step` is
     how many updates the weights have had when it begins. `source` brings the inputs and `sink` takes the outputs
     (and has the labels). `data` is the fingerprint of the inputs as the asker declares it and `labels` that of their
-    labels (empty where nobody needs them); `rows` examples pass in `parts` micro-batches: those of the recipe's batch
+    labels (empty where no party needs them); `rows` examples pass in `parts` micro-batches: those of the recipe's batch
     for that step, or those from the `first` on.
     """
 
@@ -86,7 +86,7 @@ def read_consent(values: Mapping[str, Any]) -> Consent:
 
 
 def read(kind: type[T], values: Any) -> T:
-    """A dataclass from JSON values of somebody else's: exact types, nothing missing, nothing more."""
+    """A dataclass from JSON values of another party: exact types, nothing missing, nothing more."""
     if kind not in _READERS:
         _READERS[kind] = TypeAdapter(kind)
     try:

@@ -120,7 +120,7 @@ def test_a_signature_fits_only_its_own_agreement(signed: Agreement, people: dict
 
 def test_a_stranger_cannot_sign(drafted: Agreement, people: dict[str, Identity], tmp_path: Path) -> None:
     with pytest.raises(
-        GovernError, match=r"'dave' is no party to the agreement 'dense-of-three'. The parties: alice, bob"
+        GovernError, match=r"'dave' is not a party to the agreement 'dense-of-three'. The parties: alice, bob"
     ):
         drafted.sign(Identity.at(tmp_path / "dave", "dave"))
     with pytest.raises(GovernError, match="names another key or certificate for 'alice'"):
@@ -244,7 +244,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "an unknown holder": (
         lambda a, _: {"holders": ("alice", "bob", "dave")},
-        "'dave' holds something, but is no party. The parties: alice, bob, carol",
+        "'dave' holds something, but is not a party. The parties: alice, bob, carol",
     ),
     "too few holders": (
         lambda a, _: {"holders": ("alice", "bob")},
@@ -278,10 +278,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a negative seed": (lambda a, _: {"seed": -1}, "from 0 to 2**63 - 1. Got -1"),
     "checkpoints at no step": (lambda a, _: {"checkpoint_every": 0}, "at least 1. Got 0"),
     "a path as its name": (lambda a, _: {"name": "../plan"}, "The name of an agreement is"),
-    "a stranger's policy": (lambda a, _: {"policies": {"dave": {}}}, "There is a policy of 'dave', who is no party"),
+    "a stranger's policy": (lambda a, _: {"policies": {"dave": {}}}, "There is a policy of 'dave', who is not a party"),
     "a stranger's signature": (
         lambda a, _: {"signatures": {"dave": "0" * 128}},
-        "There is a signature of 'dave', who is no party",
+        "There is a signature of 'dave', who is not a party",
     ),
     "a signature of another spelling": (
         lambda a, p: {"signatures": {"bob": a.sign(p["bob"]).signatures["bob"].upper()}},

@@ -1,7 +1,8 @@
-"""Passages: the parties' shares of a pass, put together by hand in one process, are the pass of the whole network."""
+"""The parties' shares of a pass, put together by hand in one process, are the pass of the whole network."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,10 @@ from torch.nn.functional import cross_entropy
 from govern.meeting import Meeting, meeting
 from modelkeep.core.errors import WireError
 from modelkeep.govern.passes import Pass
-from modelkeep.govern.piece.computation import Computation
+from modelkeep.govern.piece.computation import Computation, make_route
 from modelkeep.govern.piece.files import read_piece
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.payload import Payload
-from modelkeep.govern.piece.route import make_route
 from modelkeep.training import SGD, Recipe
 from modelkeep.training.batches import derived_seed, part_seed
 
@@ -106,7 +106,7 @@ def test_each_message_is_due_once(split: Meeting) -> None:
     bob.forward(1, 1, first)
     assert not bob.due("alice", "activations", 1, 1)
     assert bob.due("carol", "gradients", 1, 1)
-    assert bob.due("carol", "activations", 3, 1)  # Bob's other leg
+    assert bob.due("carol", "activations", 3, 1)  # Bob's other stage
     assert not bob.due("bob", "activations", 2, 1)  # Carol's
     assert not bob.done
 
@@ -154,3 +154,17 @@ def test_party_without_pieces_has_nothing_to_go_wrong(tmp_path: Path) -> None:
     holding.require_finite("It")
     holding.update()
     assert (holding.step, holding.tensors()) == (1, {})
+
+
+holder_names = st.sampled_from(("alice", "bob", "carol"))
+
+
+@given(st.lists(holder_names, min_size=1, max_size=6), holder_names, holder_names)
+def test_route_leads_through_all_pieces_in_order(holders: list[str], source: str, sink: str) -> None:
+    route = make_route(holders, source, sink)
+    assert [piece for stage in route for piece in stage.pieces] == list(range(len(holders)))
+    assert all(holders[piece] == stage.holder for stage in route for piece in stage.pieces)
+    assert all(one.holder != other.holder for one, other in pairwise(route))
+    assert [stage.source for stage in route] == [True] + [False] * (len(route) - 1)
+    assert [stage.sink for stage in route] == [False] * (len(route) - 1) + [True]
+    assert (route[0].holder, route[-1].holder) == (source, sink)

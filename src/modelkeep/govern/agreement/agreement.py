@@ -88,7 +88,7 @@ class Agreement:
             self.policy(party)
 
     def _require_holders(self, names: Sequence[str]) -> None:
-        """Refuse pieces that nobody holds, and parties that hold nothing."""
+        """Refuse pieces without a holder, and parties that hold nothing."""
         if not self.cuts or len(set(self.cuts)) != len(self.cuts):
             raise InputError(f"A model is cut at one place or more, each once. Got {_listed(self.cuts)}.")
         for cut in self.cuts:
@@ -106,7 +106,7 @@ class Agreement:
         holding = (*self.holders, self.data.holder, self.labels.holder)
         for holder in holding:
             if holder not in names:
-                raise InputError(f"'{holder}' holds something, but is no party. The parties: {', '.join(names)}.")
+                raise InputError(f"'{holder}' holds something, but is not a party. The parties: {', '.join(names)}.")
         for name in names:
             if name not in holding:
                 raise InputError(f"The party '{name}' holds nothing: no piece, no data and no labels.")
@@ -124,7 +124,7 @@ class Agreement:
             if party.name == name:
                 return party
         known = ", ".join(party.name for party in self.parties)
-        raise GovernError(f"'{name}' is no party to the agreement '{self.name}'. The parties: {known}.")
+        raise GovernError(f"'{name}' is not a party to the agreement '{self.name}'. The parties: {known}.")
 
     def policy(self, name: str) -> Policy:
         """What the party called `name` consents to, as all have agreed; where nothing was said, to everything."""

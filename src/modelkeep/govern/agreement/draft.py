@@ -1,4 +1,4 @@
-"""Drafting: an agreement from what the parties have handed over, for them all to read and to sign."""
+"""draft: an agreement from what the parties have handed over, for them all to read and to sign."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draft(
     checkpoint_every: int = 50,
     policies: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Agreement:
-    """An agreement that nobody has signed yet, about the network of `model` (its weights are no part of it).
+    """An unsigned agreement about the network of `model`; the weights are not part of it.
 
     Args:
         name: What the agreement is called.

@@ -98,11 +98,11 @@ def require_training(recipe: Recipe, objective: str) -> None:
 
 
 def require_parties_own(what: str, by_party: Mapping[str, object], parties: Sequence[Member]) -> None:
-    """Refuse a policy or a signature of somebody who is no party."""
+    """Refuse a policy or a signature of a person who is not a party."""
     names = [party.name for party in parties]
     for name in by_party:
         if name not in names:
-            raise InputError(f"There is a {what} of '{name}', who is no party. The parties: {', '.join(names)}.")
+            raise InputError(f"There is a {what} of '{name}', who is not a party. The parties: {', '.join(names)}.")
 
 
 def require_signatures(signatures: Mapping[str, str]) -> None:

@@ -94,7 +94,7 @@ class ConsentFile:
         return found.st_dev, found.st_ino
 
     def _check_same(self) -> None:
-        """A withdrawal goes to the file that has the name; whoever still reads another one would never hear of it."""
+        """A withdrawal goes to the file that has the name; a process that still reads another one would not see it."""
         if self._of_path() != self._identity:
             raise GovernError(
                 f"The consents in '{self._path}' were moved, removed or replaced while they were in use, so nobody can "

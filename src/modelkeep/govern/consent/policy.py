@@ -33,10 +33,10 @@ class Policy:
         command: An external approver: it gets the pass as JSON on stdin and consents with exit status 0; the first
             line that it writes is its reason. It is started directly, not by a shell.
         webhook: An external approver at an http(s) address: the pass is posted as JSON, and an answer 2xx with
-            `{"consent": true}` consents; a `"reason"` beside it is told to whoever asked.
+            `{"consent": true}` consents; a `"reason"` beside it goes to the asker.
         webhook_token_env: The environment variable that has the webhook's bearer token. Only its name is agreed on.
         timeout: Seconds that an external approver may take.
-        human: Whether somebody has to say `modelkeep govern approve` first.
+        human: Whether a person has to say `modelkeep govern approve` first.
 
     >>> Policy(purposes=("infer",), most={"infer": 1000}).most
     {'infer': 1000}

@@ -93,7 +93,7 @@ class ConsentState:
         return None if found is None else str(found[0])
 
     def approve(self, passes: int, purpose: Purpose, until: float, asker: str | None = None, by: str = "") -> None:
-        """A human's consent to so many passes for the purpose, if they are asked for before `until`.
+        """A human's consent to a number of passes for the purpose, if they are asked for before `until`.
 
         Args:
             passes: How many.
@@ -114,7 +114,7 @@ class ConsentState:
             _note(db, "approved", f"{text} by {by}" if by else text)
 
     def approved(self, purpose: Purpose, now: float) -> int:
-        """How many passes for the purpose are approved and not spent yet, whoever asks."""
+        """How many passes for the purpose are approved and not spent yet, for any asker."""
         with self._file.reading() as db:
             (left,) = db.execute(
                 "SELECT coalesce(sum(passes - spent), 0) FROM approvals WHERE purpose = ? AND until > ?",

@@ -12,8 +12,7 @@ from modelkeep.core import progress
 from modelkeep.core.errors import GovernError, join_names
 from modelkeep.core.results import Result, measured
 from modelkeep.govern.ledger.checks import CrossCheck, chain
-from modelkeep.govern.ledger.entry import Entry
-from modelkeep.govern.ledger.events import Event
+from modelkeep.govern.ledger.entry import Entry, Event
 from modelkeep.govern.ledger.findings import Finding, Findings
 from modelkeep.govern.ledger.reader import LedgerReader, read_ledger
 from modelkeep.govern.passes import Purpose

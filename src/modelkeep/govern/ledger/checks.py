@@ -1,6 +1,6 @@
 """Checks: what holds of one party's chain by itself, and what holds of the entries that all have of one pass.
 
-Why nobody can rewrite what was logged: a party alone can make a new chain with its own key, but every consent that it
+Why a party cannot rewrite what was logged: it can make a new chain with its own key, but every consent that it
 ever gave names the hash of its entry two passes before, and the others keep these consents. What no consent names yet
 (the last two entries) is held against the others' entries of the same pass, field by field.
 """
@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from modelkeep.core.errors import GovernError
-from modelkeep.govern.ledger.entry import Crossing, Entry
-from modelkeep.govern.ledger.events import Event
+from modelkeep.govern.ledger.entry import Crossing, Entry, Event
 from modelkeep.govern.ledger.findings import Findings
 from modelkeep.govern.ledger.reader import LedgerReader, T, parse
 from modelkeep.govern.passes import Consent
@@ -103,7 +102,9 @@ class CrossCheck:
                 self.findings.add("consent", party, number, text)
         for crossing in (*entry.sent, *entry.received):
             if crossing.peer == party or crossing.peer not in self.keys:
-                self.findings.add("crossing", party, number, f"'{crossing.peer}' is nobody to send to or receive from.")
+                self.findings.add(
+                    "crossing", party, number, f"'{crossing.peer}' is not a party to send to or receive from."
+                )
 
     def _check_passes(self, number: int, entries: Mapping[str, Entry]) -> None:
         if len({entry.of for entry in entries.values()}) > 1:

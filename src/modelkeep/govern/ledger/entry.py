@@ -1,8 +1,11 @@
-"""Entry: one pass as a party logs it, chained to the entry before by its hash and signed by the party."""
+"""What a ledger holds: an entry for each pass, and an event for what happens besides, each in a chain of its own.
+
+Each entry and each event names the hash of the one before it, and the party signs it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from hashlib import sha256
@@ -88,6 +91,58 @@ class Entry:
     def line(self) -> str:
         """The one line of JSON as which it is kept."""
         return f'{self._body[:-1].decode()},"signature":"{self.signature}"}}'
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened at `time` (seconds since 1970), in words and in values.
+
+    It is the party's own account. No other party signs it, so a party can leave out its last events unnoticed.
+    """
+
+    number: int
+    time: float
+    kind: str
+    text: str
+    values: dict[str, Any]
+    previous: str
+    signature: str
+
+    @cached_property
+    def hash(self) -> str:
+        """The SHA-256 of all but the signature."""
+        content = self._content()
+        del content["signature"]
+        return sha256(canonical(content)).hexdigest()
+
+    @classmethod
+    def sign(
+        cls,
+        number: int,
+        time: float,
+        kind: str,
+        text: str,
+        values: Mapping[str, Any],
+        *,
+        previous: str,
+        party: str,
+        signer: Signer,
+    ) -> Self:
+        """The event of the party whose signer it is."""
+        unsigned = cls(number, time, kind, text, dict(values), previous, "")
+        signature = seal("event", unsigned.hash, party, signer)
+        return cls(number, time, kind, text, dict(values), previous, signature)
+
+    def is_of(self, party: str, public_key: str) -> bool:
+        """Whether the party signed it."""
+        return is_sealed("event", self.hash, self.signature, party, public_key)
+
+    def line(self) -> str:
+        """The one line of JSON as which it is kept."""
+        return canonical(self._content()).decode()
+
+    def _content(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signer) -> str:

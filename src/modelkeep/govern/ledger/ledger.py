@@ -14,8 +14,7 @@ from typing import Any, Self
 from modelkeep.core.databases import write_ahead
 from modelkeep.core.errors import GovernError, PartyUnavailable
 from modelkeep.core.signing import Signer
-from modelkeep.govern.ledger.entry import Crossing, Entry
-from modelkeep.govern.ledger.events import Event
+from modelkeep.govern.ledger.entry import Crossing, Entry, Event
 from modelkeep.govern.ledger.reader import APPLICATION, FORMAT, parse, read_ledger
 from modelkeep.govern.passes import Consent, Pass
 

@@ -1,4 +1,4 @@
-"""LedgerReader: a ledger's file as anybody may read it, without the party's key: the live file or an exported copy."""
+"""LedgerReader: a ledger's file, read without the party's key: the live file or an exported copy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any, Literal, TypeVar
 from modelkeep.core.errors import GovernError
 from modelkeep.core.files import replace_file
 from modelkeep.core.signing import canonical
-from modelkeep.govern.ledger.entry import Entry
-from modelkeep.govern.ledger.events import Event
+from modelkeep.govern.ledger.entry import Entry, Event
 from modelkeep.govern.passes import read
 
 FORMAT = 1
@@ -79,7 +78,7 @@ def parse(kind: type[T], line: str) -> T:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise GovernError(f"This is no {kind.__name__.lower()}: {error}.") from error
+        raise GovernError(f"This is not an {kind.__name__.lower()}: {error}.") from error
     return read(kind, values)
 
 

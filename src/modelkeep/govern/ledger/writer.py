@@ -1,4 +1,4 @@
-"""LedgerWriter: writes down what crosses in a pass, on a thread of its own, so that the pass does not wait for it."""
+"""LedgerWriter: records what crosses in a pass on its own thread, so that the pass does not wait."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class LedgerWriter:
 
     def __init__(self, ledger: Ledger, wire: Wire) -> None:
         self._ledger, self._wire = ledger, wire
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._of: Pass | None = None
         self._consents: tuple[Consent, ...] = ()
         self._recorded: dict[tuple[object, ...], Crossing] = {}
@@ -48,7 +48,7 @@ class LedgerWriter:
         self._sent.append(self._worker.submit(self._crossing, peer, what, at, part, tensors))
 
     def received(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
-        """Note what came. In a replay it must be what came before: nobody learns more by making others repeat."""
+        """Note what came. In a replay it must be what came before, so that a party cannot learn more by a replay."""
         coming = self._worker.submit(self._crossing, peer, what, at, part, tensors)
         before = self._recorded.get((peer, what, at, part))
         same = not self._complete if before is None else coming.result() == before

@@ -1,10 +1,12 @@
-"""A party's checkpoints: its part of the model after so many updates, the two newest that it has written."""
+"""Where a party's part of the model stands: its state in memory, and the two newest checkpoints on disk."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from modelkeep.core.errors import CheckpointError, GovernError, PartyUnavailable
+from modelkeep.govern.ledger.ledger import Ledger
+from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.training import checkpoint
 from modelkeep.training.checkpoint import Snapshot, Wording
 
@@ -27,7 +29,7 @@ class Checkpoints:
         return sorted(int(path.stem.split("-")[1]) for path in self._folder.glob("step-*.safetensors"))
 
     def write(self, step: int, snapshot: Snapshot) -> None:
-        """Keep a state whole or not at all, and forget those that nobody can need any more."""
+        """Keep a state whole or not at all, and remove those that are no longer needed."""
         try:
             checkpoint.write(self._path(step), snapshot.to_bytes(), WORDING)
         except CheckpointError as error:
@@ -58,3 +60,44 @@ class Checkpoints:
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step:09d}.safetensors"
+
+
+class PieceState:
+    """The pieces of one party and their checkpoints. It begins at the newest checkpoint.
+
+    `uncommitted` is set while a training pass may have changed the pieces and is not committed yet.
+    """
+
+    def __init__(self, pieces: HeldPieces, checkpoints: Checkpoints, ledger: Ledger) -> None:
+        self.pieces, self.checkpoints, self._ledger = pieces, checkpoints, ledger
+        self.uncommitted = False
+        steps = checkpoints.steps()
+        if steps:
+            pieces.restore(checkpoints.read(steps[-1]))
+        else:
+            self.keep()
+
+    @property
+    def committed_step(self) -> int | None:
+        """After how many updates the pieces are; None while one of these is not committed."""
+        return None if self.uncommitted else self.pieces.step
+
+    def go_to(self, step: int) -> None:
+        """Take the state after `step` updates, and keep it: all parties have this one in common."""
+        if self.committed_step != step:
+            self.pieces.restore(self.checkpoints.read(step))
+            self.uncommitted = False
+            self._ledger.event("rewound", f"Went to the checkpoint after {step} updates.", step=step)
+        self.checkpoints.forget_after(step)
+        self.keep()
+
+    def keep(self) -> None:
+        """Write a checkpoint; all passes that led to it are on disk before it."""
+        if self.committed_step is not None and self.committed_step not in self.checkpoints.steps():
+            self._ledger.sync()
+            self.checkpoints.write(self.pieces.step, self.pieces.snapshot())
+
+    def keep_when_due(self) -> None:
+        """Write a checkpoint after as many updates as the agreement says."""
+        if self.pieces.step % self.pieces.agreement.checkpoint_every == 0:
+            self.keep()

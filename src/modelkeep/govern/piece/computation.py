@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, cast
 
 import torch
@@ -13,9 +15,38 @@ from modelkeep.core.model import Model
 from modelkeep.govern.passes import Pass
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.payload import Payload, require_fit
-from modelkeep.govern.piece.route import Stage
 from modelkeep.training.batches import derived_seed, part_seed, parts_of
 from modelkeep.training.schedules import Step
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one party computes without a message in between: its adjacent pieces, perhaps the inputs or the outputs."""
+
+    holder: str
+    pieces: tuple[int, ...]
+    source: bool = False
+    sink: bool = False
+
+
+def make_route(holders: Sequence[str], source: str, sink: str) -> tuple[Stage, ...]:
+    """The stages of a pass through the pieces of the `holders`, in order.
+
+    >>> [stage.holder for stage in make_route(("alice", "bob"), "alice", "bob")]
+    ['alice', 'bob']
+    >>> [stage.holder for stage in make_route(("alice", "bob", "alice"), "alice", "alice")]  # U-shaped
+    ['alice', 'bob', 'alice']
+    >>> [stage.holder for stage in make_route(("bob",), "alice", "carol")]
+    ['alice', 'bob', 'carol']
+    """
+    start, end = -1, len(holders)
+    places = [(source, start), *((holder, piece) for piece, holder in enumerate(holders)), (sink, end)]
+    route = []
+    for holder, group in groupby(places, key=lambda place: place[0]):
+        numbers = [number for _, number in group]
+        pieces = tuple(number for number in numbers if start < number < end)
+        route.append(Stage(holder, pieces, start in numbers, end in numbers))
+    return tuple(route)
 
 
 class Computation:
@@ -74,7 +105,7 @@ class Computation:
         with torch.set_grad_enabled(self.training):
             entered, values = self._enter(stage, part, payload)
             seeded = self._seed(part, payload)
-            values = self.pieces.run(stage, values, training=self.training)
+            values = self.pieces.run(stage.pieces, values, training=self.training)
             if stage.sink:
                 return self._conclude(number, part, entered, values[0])
             left = [value for value in values if isinstance(value, torch.Tensor)]

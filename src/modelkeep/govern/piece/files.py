@@ -21,9 +21,10 @@ Tensors = dict[str, torch.Tensor]
 
 
 def split(model: Model, agreement: Agreement, folders: Mapping[str, Folder]) -> None:
-    """Deal the weights out: write to each party's folder the piece that it holds.
+    """Write to each party's folder the piece of the weights that it holds.
 
-    Whoever deals has seen all of the weights. So deal a model that is not trained yet, or delete it afterwards.
+    The person who splits a model has seen all of its weights. So split a model that is not trained yet, or delete it
+    afterwards.
     """
     _require_same(model, agreement)
     parts = _parts(model, agreement)
@@ -70,7 +71,7 @@ def fill(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], par
 
 
 def write_piece(path: Path, agreement: Agreement, party: str, tensors: Mapping[str, torch.Tensor]) -> Path:
-    """Write a party's part of the weights, whole or not at all; nobody else may read it."""
+    """Write a party's part of the weights, whole or not at all, and readable by its owner only."""
     # Copies: safetensors refuses tensors that share memory, and the file must not depend on strides.
     copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     try:

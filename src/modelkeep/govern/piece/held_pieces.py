@@ -15,7 +15,6 @@ from modelkeep.core.slices.pieces import Piece
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.piece.files import fill
 from modelkeep.govern.piece.payload import Spec, specs
-from modelkeep.govern.piece.route import Stage
 from modelkeep.training.batches import Batches
 from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.objectives import Objective, OwnGradients, Stateful, cross_entropy, gradients_of
@@ -49,13 +48,13 @@ class HeldPieces:
         self.step = 0
         self._training: bool | None = None
 
-    def run(self, stage: Stage, values: tuple[Any, ...], *, training: bool) -> tuple[Any, ...]:
-        """The values after this party's pieces of the stage."""
+    def run(self, numbers: Sequence[int], values: tuple[Any, ...], *, training: bool) -> tuple[Any, ...]:
+        """The values after the pieces with these numbers, which this party holds."""
         if training is not self._training:
             for piece in self.pieces.values():
                 piece.train(training)
             self._training = training
-        for number in stage.pieces:
+        for number in numbers:
             values = self.pieces[number](values, training=training)
         return values
 

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from modelkeep.core.errors import ConsentRefused, GovernError, PartyUnavailable
 from modelkeep.govern.passes import Purpose
+from modelkeep.govern.session.member import RemoteParty
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.pass_protocol import MakePass, PassLeader
-from modelkeep.govern.session.remote import RemoteParty
 from modelkeep.govern.session.session_protocol import close_session, open_session
 
 T = TypeVar("T")

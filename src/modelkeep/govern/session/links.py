@@ -191,7 +191,7 @@ class Links:
 
 
 def wait_for(answer: Future[T], deadline: float, name: str) -> T:
-    """What the party called `name` answers within so many seconds."""
+    """What the party called `name` answers within `deadline` seconds."""
     try:
         return answer.result(deadline)
     except TimeoutError as error:

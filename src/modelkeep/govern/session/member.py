@@ -1,17 +1,22 @@
-"""serve: a party takes part in the passes that others lead. It reads what `RemoteParty` sends."""
+"""Members of a session: `RemoteParty` is one as its leader speaks to it, and `serve` is what that party does.
+
+The first writes the messages that the second reads.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
 from modelkeep.govern.ledger.entry import Entry
-from modelkeep.govern.passes import read_pass
+from modelkeep.govern.passes import Consent, Pass, read_consent, read_pass
+from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.messages import (
     answer_question,
     describe_error,
@@ -20,14 +25,81 @@ from modelkeep.govern.session.messages import (
     refuse_question,
 )
 from modelkeep.govern.session.pass_protocol import PassParticipant
+from modelkeep.govern.session.session_protocol import Standing
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 
 if TYPE_CHECKING:
     from modelkeep.govern.session.party import Party
 
+T = TypeVar("T")
 _SESSION = re.compile(r"[0-9a-f]{16}")
 _LOOK_UP = 0.5  # seconds between two looks at whether to stop
+
+
+class RemoteParty:
+    """The party called `name`, as a seat in sessions and passes."""
+
+    def __init__(self, links: Links, name: str) -> None:
+        self.name = name
+        self._links, self._session = links, ""
+
+    def open(self, session: str, leader: str, agreement: str) -> Future[Standing]:
+        """See `SessionSeat`. The connection proves who the leader is."""
+        self._session = session
+        return self._ask("open", {"agreement": agreement}, lambda answer: _read_standing(answer, self.name))
+
+    def settle(self, committed: int) -> Future[None]:
+        """See `SessionSeat`."""
+        return self._ask("settle", {"committed": committed}, lambda answer: None)
+
+    def rewind(self, step: int) -> Future[None]:
+        """See `SessionSeat`."""
+        return self._ask("rewind", {"step": step}, lambda answer: None)
+
+    def close(self, step: int, committed: int) -> Future[str]:
+        """See `SessionSeat`."""
+        asked = {"step": step, "committed": committed}
+        return self._ask("close", asked, lambda answer: str(answer.header.get("fingerprint")))
+
+    def ask(self, of: Pass) -> Future[Consent]:
+        """See `PassSeat`."""
+        return self._ask("ask", {"pass": asdict(of)}, lambda answer: read_consent(answer.header.get("consent", {})))
+
+    def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
+        """See `PassSeat`."""
+        self._tell("begin", {"pass": asdict(of), "consents": [asdict(each) for each in consents]})
+
+    def commit(self, number: int) -> None:
+        """See `PassSeat`."""
+        self._tell("commit", {"number": number})
+
+    def abort(self, error: GovernError) -> None:
+        """Tell the party that the pass broke off, if it can be reached."""
+        with suppress(GovernError):
+            self._tell("abort", describe_error(error))
+
+    def _tell(self, kind: str, header: dict[str, Any]) -> None:
+        self._links.send(self.name, Message(kind, {"session": self._session, **header}))
+
+    def _ask(self, kind: str, header: dict[str, Any], read: Callable[[Message], T]) -> Future[T]:
+        found: Future[T] = Future()
+
+        def take(answer: Future[Message]) -> None:
+            try:
+                found.set_result(read(answer.result()))
+            except GovernError as error:
+                found.set_exception(error)
+
+        self._links.ask(self.name, kind, {**header, "session": self._session}).add_done_callback(take)
+        return found
+
+
+def _read_standing(answer: Message, name: str) -> Standing:
+    standing, checkpoints = answer.header.get("standing"), answer.header.get("checkpoints")
+    if not isinstance(checkpoints, list) or any(type(step) is not int for step in [*checkpoints, standing or 0]):
+        raise GovernError(f"'{name}' does not say where it stands.")
+    return Standing(standing, checkpoints, read_number(answer, "length"), read_number(answer, "committed"))
 
 
 def serve(party: Party, stop: threading.Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Self
 
 from modelkeep.core.data import Data
@@ -15,11 +16,10 @@ from modelkeep.govern.folder import Folder
 from modelkeep.govern.ledger.event_log import EventLog
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.ledger.writer import LedgerWriter
-from modelkeep.govern.piece.checkpoints import Checkpoints
+from modelkeep.govern.piece.checkpoints import Checkpoints, PieceState
 from modelkeep.govern.piece.files import read_piece
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.materials import Materials
-from modelkeep.govern.piece.state import PieceState
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.member import answer_at_once
 from modelkeep.govern.session.pass_protocol import PassParticipant
@@ -70,7 +70,7 @@ class Party:
                 status=self.status,
             )
             self.sessions = SessionParticipant(self.passes)
-            self.links.listen(lambda connection, message: answer_at_once(self.passes, connection, message))
+            self.links.listen(partial(answer_at_once, self.passes))
             opened.callback(self.links.close)
             self._opened = opened.pop_all()
 

@@ -31,11 +31,10 @@ from modelkeep.govern.ledger.event_log import EventLog
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.ledger.writer import LedgerWriter, What
 from modelkeep.govern.passes import Consent, Pass, Purpose
-from modelkeep.govern.piece.computation import Computation
+from modelkeep.govern.piece.checkpoints import PieceState
+from modelkeep.govern.piece.computation import Computation, make_route
 from modelkeep.govern.piece.materials import Materials
 from modelkeep.govern.piece.payload import Payload
-from modelkeep.govern.piece.route import make_route
-from modelkeep.govern.piece.state import PieceState
 from modelkeep.govern.session.links import Links, wait_for
 from modelkeep.govern.session.messages import read_metrics, read_refusal, refuse_question
 from modelkeep.govern.session.rules import require_agreed, require_consents, require_turn

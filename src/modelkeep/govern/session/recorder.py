@@ -1,6 +1,6 @@
 """Recording what crosses: an honest but curious party writes down all that it sees of the piece it does not hold.
 
-It needs nobody's consent for that, breaks no rule of the protocol and leaves no trace in any ledger: what crosses the
+It needs no consent for that, breaks no rule of the protocol and leaves no trace in any ledger: what crosses the
 cuts is its own to keep. How much nearer it brings the party to the whole model is T6 of `modelkeep.completion`.
 """
 

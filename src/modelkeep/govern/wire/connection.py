@@ -60,7 +60,7 @@ class Connection:
 
         Raises:
             PartyUnavailable: No message began in time, after which one may go on waiting, or the other side broke off.
-            WireError: What came is no message that may come; the connection is of no use any more.
+            WireError: What came is not a valid message; the connection cannot be used any more.
         """
         try:
             return self._receive(float("inf") if timeout is None else monotonic() + timeout)

@@ -1,4 +1,4 @@
-"""Listener: lets the other parties in, each handshake in a thread of its own, so that nobody holds up the others."""
+"""Listener: lets the other parties in, each handshake in its own thread, so that no party delays another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_HANDSHAKES = 64  # at once; who comes then pushes out who has dawdled longe
 
 
 class Listener:
-    """Whoever connects and proves to be a member; the others are refused.
+    """Accepts connections of members; all others are refused.
 
     Args:
         sock: A listening socket, which the listener takes over.
@@ -51,12 +51,12 @@ class Listener:
         except Empty:
             raise PartyUnavailable(f"Nobody connected to {self.address} in time.") from None
         if connection is None:
-            self._arrived.put(None)  # for whoever else waits
+            self._arrived.put(None)  # for other threads that wait
             raise PartyUnavailable(f"The listener at {self.address} is closed.")
         return connection
 
     def close(self) -> None:
-        """Let nobody in any more. Connections that were accepted live on; the others are closed."""
+        """Accept no more connections. Those that were accepted stay open; the others are closed."""
         self._closed.set()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

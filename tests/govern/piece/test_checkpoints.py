@@ -9,7 +9,7 @@ import pytest
 
 from govern.meeting import meeting
 from modelkeep.core.errors import GovernError
-from modelkeep.govern.piece.state import PieceState
+from modelkeep.govern.piece.checkpoints import PieceState
 from modelkeep.govern.session.party import Party
 
 
