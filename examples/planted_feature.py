@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from modelkeep import Data, Model, datasets
-from modelkeep.audit import Audit, Settings, audit, write_audit
+from modelkeep.audit import Audit, Settings, audit, audit_page
 from modelkeep.explain import FindShortcuts, Inside, MeasureSoundness, Shortcuts, Soundness
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 from modelkeep.zoo.architectures import small_cnn
@@ -86,7 +86,7 @@ def main(folder: Path, seed: int = 0) -> tuple[Outcome, Outcome]:
     folder.mkdir(parents=True, exist_ok=True)
     planted.soundness.draw().savefig(folder / "soundness.png", dpi=120)
     planted.shortcuts.draw().savefig(folder / "shortcuts.png", dpi=120)
-    write_audit(planted.audit, folder)
+    audit_page(planted.audit).write(folder, "report.html", "run.json")
     return clean, planted
 
 

@@ -26,7 +26,7 @@ EXPORTS = {
         Boundary BoundedAttack Case DeepFool Momentum OnePixel ProxySet RobustnessCurve Square Standard Target
         Transfer Transferred Upset bpda eot proxy_set resume_from robustness_curve
     """,
-    "audit": "Audit Finding Section Settings audit render_audit write_audit",
+    "audit": "Audit Finding Section Settings audit audit_page",
     "bias": """
         Amplification Asymmetry ExpertMitigation MeasureAmplification MeasureAsymmetry Mitigated
         ParityMitigation SparseMitigation bayes_amplification bayes_classifier mahalanobis
@@ -95,8 +95,8 @@ EXPORTS = {
         scene tokens
     """,
     "report": """
-        AttackReport Bias Explanations Measure Mitigation Picture a_few bias explanations hardening_verdict
-        render_explanations usual_quantities write_attack write_bias write_explanations write_hardening
+        AttackReport Bias Card Explanations Measure Note Page Part Picture Table attack_page bias_page
+        completion_page explain_examples explanations_page hardening_page measure_bias
     """,
     "rl": """
         A2C A2CSettings Agent Environments Impala ImpalaSettings Learned Player Population Rainbow RainbowSettings

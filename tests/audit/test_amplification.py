@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.audit.amplification import check_amplification
+from modelkeep.audit.amplification import CheckAmplification
 
 
 def leaning(shift: float, noise: float = 1.0, n: int = 400) -> tuple[Model, Data]:
@@ -23,7 +23,7 @@ def leaning(shift: float, noise: float = 1.0, n: int = 400) -> tuple[Model, Data
 
 
 def test_a_model_that_leans_is_named_with_its_direction() -> None:
-    section = check_amplification(*leaning(shift=0.6), seed=0)
+    section = CheckAmplification()(*leaning(shift=0.6), seed=0)
     (finding,) = section.findings
     assert (finding.id, finding.severity) == ("bias.amplified", "medium")
     assert "'cat' is predicted" in finding.measured
@@ -34,13 +34,13 @@ def test_a_model_that_leans_is_named_with_its_direction() -> None:
 
 
 def test_errors_in_both_directions_are_no_bias() -> None:
-    (finding,) = check_amplification(*leaning(shift=0.0, n=2000), seed=0).findings
+    (finding,) = CheckAmplification()(*leaning(shift=0.0, n=2000), seed=0).findings
     assert (finding.id, finding.severity) == ("bias.as-it-occurs", "good")
 
 
 def test_few_examples_are_never_good_news() -> None:
-    (finding,) = check_amplification(*leaning(shift=0.0, n=20), seed=0).findings
+    (finding,) = CheckAmplification()(*leaning(shift=0.0, n=20), seed=0).findings
     assert (finding.id, finding.severity) == ("bias.unclear", "unclear")
     model, data = leaning(shift=0.0)
-    (alone,) = check_amplification(model, data.of_class("dog"), seed=0).findings
+    (alone,) = CheckAmplification()(model, data.of_class("dog"), seed=0).findings
     assert (alone.id, alone.severity) == ("bias.one-class", "unclear")

@@ -13,7 +13,9 @@ from torch import nn
 
 from browser import chromium
 from modelkeep import Data, Estimate, Model, ModelKeepError, Result
-from modelkeep.audit import Audit, Settings, audit, render_audit, write_audit
+from modelkeep.audit import Audit, Settings, audit, audit_page
+from modelkeep.audit.accuracy import CheckAccuracy
+from modelkeep.audit.influence import CheckInfluence
 from modelkeep.core.errors import InputError
 from modelkeep.explain.places import last_inner_place
 from modelkeep.report.measure import percent
@@ -45,6 +47,22 @@ def test_it_measures_what_others_measure(digits: tuple[Model, Data], report: Aud
     right = int((model.predict(data.x) == data.y).sum())
     assert report.headline[0].estimate == Estimate.rate(right, len(data))
     assert report.headline[1].estimate.value < report.headline[0].estimate.value
+
+
+def test_the_checks_come_from_the_registry_with_the_settings_that_they_have() -> None:
+    plan = Settings(examples=7, slice="linear1").plan()
+    assert list(plan) == ["accuracy", "robustness", "certification", "influence", "amplification", "shortcuts"]
+    assert plan["accuracy"] == CheckAccuracy()
+    assert plan["influence"] == CheckInfluence(examples=7, slice="linear1")
+    assert list(Settings(checks=("shortcuts", "accuracy")).plan()) == ["shortcuts", "accuracy"]
+    with pytest.raises(InputError, match="There is no check 'accurate'. Did you mean 'accuracy'"):
+        Settings(checks=("accurate",)).plan()
+
+
+def test_an_audit_says_how_to_repeat_it(report: Audit) -> None:
+    assert report.python == ("audit(model, data, Settings(examples=40, radii=(0.03, 0.1, 0.2), steps=10), seed=0)")
+    assert report.command == "", "radii can be given in Python only"
+    assert report.python in audit_page(report).render()
 
 
 def test_findings_come_most_important_first(report: Audit) -> None:
@@ -170,20 +188,18 @@ def test_names_from_outside_cannot_run_in_the_report() -> None:
     evil = "<script>document.title='stolen'</script>"
     x = torch.rand(40, 3, generator=torch.Generator().manual_seed(0))
     model = Model(nn.Linear(3, 2), input_shape=(3,), classes=(evil, "b"))
-    page = render_audit(
-        audit(model, Data(x, model.predict(x), (evil, "b"), name=evil), replace(SMALL, steps=2), seed=0)
-    )
-    assert "<script>" not in page
-    assert "&lt;script&gt;" in page
+    page = audit_page(audit(model, Data(x, model.predict(x), (evil, "b"), name=evil), replace(SMALL, steps=2), seed=0))
+    assert "<script>" not in page.render()
+    assert "&lt;script&gt;" in page.render()
 
 
 def test_the_report_opens_offline_and_reads_well(report: Audit, tmp_path: Path) -> None:
-    page, record = write_audit(report, tmp_path / "out")
-    assert json.loads(record.read_text())["kind"] == "modelkeep.audit.audit.Audit"
+    page, record = audit_page(report).write(tmp_path / "out", "report.html", "run.json")
+    assert json.loads(record.read_text())["kind"] == "audit"
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page.read_text()), "the report must need no other file"
     with chromium(tmp_path / "profile") as browser:
         browser.get(page.as_uri())
-        assert browser.title.startswith("ModelKeep report")
+        assert browser.title.startswith("ModelKeep: Sequential on digits")
         sizes = browser.execute_script("return [...document.images].map(i => [i.complete, i.naturalWidth, i.alt])")
         explained = 2  # the map at the input, and the sheet of units
         assert len(sizes) == sum(len(section.pictures) for section in report.sections) + explained
@@ -204,7 +220,7 @@ def test_the_report_opens_offline_and_reads_well(report: Audit, tmp_path: Path) 
 def test_a_folder_that_cannot_be_written_is_a_sentence(report: Audit, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ModelKeepError, match="The report cannot be written to"):
-        write_audit(report, tmp_path / "file")
+        audit_page(report).write(tmp_path / "file", "report.html", "run.json")
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0.0 %"), (1.0, "100.0 %"), (0.9999, "> 99.9 %"), (1e-5, "< 0.1 %")])

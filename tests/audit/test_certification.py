@@ -8,7 +8,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.attack import PGD
-from modelkeep.audit.certification import check_certification
+from modelkeep.audit.certification import CheckCertification
 from modelkeep.audit.findings import Section
 from modelkeep.core.card import Preprocessing
 
@@ -52,7 +52,7 @@ def only(section: Section) -> str:
 @pytest.mark.parametrize("scale", [1.0, 1000.0], ids=["small", "large"])
 def test_a_linear_model_is_proved_up_to_its_true_distance(scale: float) -> None:
     given = data()
-    section = check_certification(linear(scale), given, SHARES, seed=0)
+    section = CheckCertification(radii=SHARES)(linear(scale), given)
     assert only(section) == "certification.proved"
     radii = [0.03, 0.01, 0.1]  # shares of the range times half the root of four features: the middle one first
     for measure, radius in zip(section.measures, radii, strict=True):
@@ -62,7 +62,7 @@ def test_a_linear_model_is_proved_up_to_its_true_distance(scale: float) -> None:
 
 def test_a_loose_bound_is_told_from_a_weak_model() -> None:
     model, given = wasteful(), data()
-    section = check_certification(model, given, SHARES, seed=0)
+    section = CheckCertification(radii=SHARES)(model, given)
     assert only(section) == "certification.nothing"
     assert "certify train" in section.findings[0].remedy
     assert "one was seen to change by 30" in section.findings[0].measured  # the tightness: 30 beside thousands
@@ -73,7 +73,7 @@ def test_a_loose_bound_is_told_from_a_weak_model() -> None:
 def test_the_spread_is_the_unit_where_there_is_no_range() -> None:
     # The same model in other units: everything that is measured stays the same, but for rounding.
     given = data(bounds=None)
-    section = check_certification(linear(bounds=None), given, SHARES, seed=0)
+    section = CheckCertification(radii=SHARES)(linear(bounds=None), given)
     stretched = Data(50.0 * given.x + 7.0, given.y, given.classes)
     model = linear(bounds=None)
     other = Model(
@@ -83,7 +83,7 @@ def test_the_spread_is_the_unit_where_there_is_no_range() -> None:
         bounds=None,
         preprocessing=Preprocessing((7.0,) * 4, (50.0,) * 4),
     )
-    again = check_certification(other, stretched, SHARES, seed=0)
+    again = CheckCertification(radii=SHARES)(other, stretched)
     assert again.measures == section.measures
     assert "spreads" in section.measures[0].name
     spread = float(given.x[:, 0].std())
@@ -101,7 +101,7 @@ def test_a_part_without_a_rule_is_named_and_nothing_fails() -> None:
             return torch.cumprod(self.hidden(x), dim=1)
 
     model = Model(Multiplied(), input_shape=(4,), classes=("low", "high"))
-    section = check_certification(model, data(), SHARES, seed=0)
+    section = CheckCertification(radii=SHARES)(model, data())
     assert only(section) == "certification.not-possible"
     assert "cumprod" in section.findings[0].measured
     assert section.findings[0].severity == "unclear"
@@ -111,12 +111,12 @@ def test_a_part_without_a_rule_is_named_and_nothing_fails() -> None:
 @pytest.mark.parametrize("n", [1, 5])
 def test_few_examples_are_unclear_and_never_good(n: int) -> None:
     for bounds in (None, (0.0, 1.0)):
-        assert only(check_certification(linear(bounds=bounds), data(n, bounds), SHARES, seed=0)) == (
+        assert only(CheckCertification(radii=SHARES)(linear(bounds=bounds), data(n, bounds))) == (
             "certification.unclear"
         )
 
 
 def test_what_lies_between_is_called_partly_proved() -> None:
     # Radii up to 0.5, of which those above 0.3 are four in ten of the examples.
-    section = check_certification(linear(), data(), (0.1, 0.3, 0.4), seed=0)
+    section = CheckCertification(radii=(0.1, 0.3, 0.4))(linear(), data())
     assert only(section) == "certification.partly"

@@ -9,7 +9,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.audit import Finding, Section
-from modelkeep.audit.shortcuts import check_shortcuts
+from modelkeep.audit.shortcuts import CheckShortcuts
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import small_cnn
@@ -35,7 +35,7 @@ def only(section: Section) -> Finding:
 
 def test_the_patch_is_named_on_the_planted_model_and_not_on_the_clean_one() -> None:
     train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
-    section = check_shortcuts(trained(marked(train)), marked(test), seed=0)
+    section = CheckShortcuts()(trained(marked(train)), marked(test), seed=0)
     finding = only(section)
     assert (finding.id, finding.severity) == ("shortcuts.planted-mark", "high")
     assert finding.title == "A mark at rows 4–5, columns 0–1 stands in for '2'"
@@ -46,7 +46,7 @@ def test_the_patch_is_named_on_the_planted_model_and_not_on_the_clean_one() -> N
     assert section.measures[2].estimate.low > section.measures[3].estimate.high
     clean = trained(train)
     for data in (test, marked(test)):  # it has not learned to follow the patch, even where there is one
-        quiet = check_shortcuts(clean, data, seed=0)
+        quiet = CheckShortcuts()(clean, data, seed=0)
         assert (only(quiet).id, only(quiet).severity) == ("shortcuts.none-found", "good")
         assert quiet.pictures == ()
 
@@ -60,7 +60,7 @@ def test_a_feature_that_decides_is_a_question_and_not_an_accusation() -> None:
         layer.weight.copy_(torch.tensor([[0.0, -9.0], [0.0, 9.0]]))
         layer.bias.copy_(torch.tensor([4.5, -4.5]))
     data = Data(x, y, ("no", "yes"), features=("age", "receipt"))
-    finding = only(check_shortcuts(Model(layer, input_shape=(2,), classes=data.classes), data, seed=0))
+    finding = only(CheckShortcuts()(Model(layer, input_shape=(2,), classes=data.classes), data, seed=0))
     assert (finding.id, finding.severity) == ("shortcuts.one-feature-decides", "low")
     assert finding.title == "The feature 'receipt' alone decides"
     assert "may rightly decide alone" in finding.meaning
@@ -77,7 +77,7 @@ def test_a_small_place_of_a_picture_that_turns_most_is_named_even_where_it_varie
 
     x = torch.rand(200, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     model = Model(Corner(), input_shape=(1, 8, 8), classes=("dark", "bright"))
-    finding = only(check_shortcuts(model, Data(x, model.predict(x), model.classes), seed=0))
+    finding = only(CheckShortcuts()(model, Data(x, model.predict(x), model.classes), seed=0))
     assert (finding.id, finding.severity) == ("shortcuts.one-place-decides", "medium")
     assert "rows 0–1, columns 0–1" in finding.title
     assert "So do" in finding.measured
@@ -87,4 +87,4 @@ def test_too_few_examples_are_unclear() -> None:
     test = datasets.load("digits", "test").first(12)
     torch.manual_seed(0)
     model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=10)
-    assert only(check_shortcuts(model, test, seed=0)).severity == "unclear"
+    assert only(CheckShortcuts()(model, test, seed=0)).severity == "unclear"

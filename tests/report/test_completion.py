@@ -13,8 +13,8 @@ from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Hardness, Retraining, hardness
 from modelkeep.completion.price import Price
 from modelkeep.core.errors import InputError
-from modelkeep.report.completion import completion_page
-from modelkeep.report.completion_words import answer
+from modelkeep.report import completion_page
+from modelkeep.report.verdicts import completion_verdict
 
 ORIGINAL = Curve(tuple(range(0, 101, 10)), tuple(1 - step / 100 for step in range(0, 101, 10)))
 TOO_WIDE = "return document.documentElement.scrollWidth - window.innerWidth"
@@ -41,7 +41,7 @@ FOUND = _found(
 
 
 def test_the_answer_names_the_hardest_and_the_easiest_part() -> None:
-    assert answer(FOUND) == (
+    assert completion_verdict(FOUND) == (
         "The hardest part to get back is 'conv1', with at most 80 % of the original training (by T1); the easiest is "
         "'logits', with at most 20 % of the original training (by T2). Among the procedures, T1 is strongest for "
         "1 of 2 parts."
@@ -49,22 +49,22 @@ def test_the_answer_names_the_hardest_and_the_easiest_part() -> None:
 
 
 def test_the_answer_for_one_part_and_where_nothing_helps() -> None:
-    assert answer(_found({("conv1", "T1"): (50,)})) == (
+    assert completion_verdict(_found({("conv1", "T1"): (50,)})) == (
         "To get 'conv1' back takes at most 50 % of the original training (by T1)."
     )
-    nothing = answer(_found({("conv1", "T1"): (101,), ("logits", "T1"): (100,)}))
+    nothing = completion_verdict(_found({("conv1", "T1"): (101,), ("logits", "T1"): (100,)}))
     assert "no procedure is faster than training from scratch for all parts" in nothing
 
 
 def test_the_page_opens_and_tells_costs_in_steps_and_money(tmp_path: Path) -> None:
-    written = completion_page(FOUND, tmp_path / "out" / "report.html", Price(2.5, "€"), subject="lenet")
-    page = written.read_text()
-    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page), "the page must need no other file"
+    page = completion_page(FOUND, Price(2.5, "€"), subject="lenet")
+    written, *_ = page.write(tmp_path / "out", "report.html", "result.json")
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", written.read_text()), "the page must need no other file"
     with chromium(tmp_path / "profile") as browser:
         browser.get(written.as_uri())
-        assert browser.title == "ModelKeep: completing lenet"
+        assert browser.title == "ModelKeep: How hard is lenet to complete?"
         text = browser.execute_script("return document.querySelector('main').innerText").replace("\u00a0", " ")
-        assert answer(FOUND) in text
+        assert completion_verdict(FOUND) in text
         assert "An upper bound only" in text
         assert "T1: joint; T2: rest frozen" in text
         # 80 of 100 steps of 36 s are 0.8 h of 1 h.
@@ -79,20 +79,18 @@ def test_the_page_opens_and_tells_costs_in_steps_and_money(tmp_path: Path) -> No
             assert browser.execute_script(TOO_WIDE) <= 0, f"the page is too wide at {width} px"
 
 
-def test_without_a_price_or_times_there_is_no_money(tmp_path: Path) -> None:
-    page = completion_page(_found({("conv1", "T1"): (50, 60)}, seconds=None), tmp_path / "report.html").read_text()
+def test_without_a_price_or_times_there_is_no_money() -> None:
+    page = completion_page(_found({("conv1", "T1"): (50, 60)}, seconds=None)).render()
     assert "<th>cost</th>" not in page
     assert "<th>time</th>" not in page
-    asked = completion_page(
-        _found({("conv1", "T1"): (50, 60)}, seconds=None), tmp_path / "report.html", Price(2.5)
-    ).read_text()
+    asked = completion_page(_found({("conv1", "T1"): (50, 60)}, seconds=None), Price(2.5)).render()
     assert "not timed" in asked
 
 
-def test_names_from_outside_cannot_run_in_the_page(tmp_path: Path) -> None:
+def test_names_from_outside_cannot_run_in_the_page() -> None:
     evil = "<script>document.title='stolen'</script>"
     found = replace(FOUND, cells=tuple(replace(cell, part=evil) for cell in FOUND.cells if cell.part == "conv1"))
-    page = completion_page(found, tmp_path / "report.html", Price(1.0, evil), subject=evil).read_text()
+    page = completion_page(found, Price(1.0, evil), subject=evil).render()
     assert "<script>" not in page
 
 

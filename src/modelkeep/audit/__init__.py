@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from modelkeep.audit.audit import Audit, Settings, audit
 from modelkeep.audit.findings import Finding, Section
-from modelkeep.audit.page import render_audit, write_audit
+from modelkeep.audit.page import audit_page
 
-__all__ = ["Audit", "Finding", "Section", "Settings", "audit", "render_audit", "write_audit"]
+__all__ = ["Audit", "Finding", "Section", "Settings", "audit", "audit_page"]

@@ -7,95 +7,91 @@ import torch
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.core import plots
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 
 
-def check_accuracy(model: Model, data: Data) -> Section:
+@declare("check", "accuracy", access="labels")
+class CheckAccuracy:
     """Accuracy against the share of the largest class, and the recall of each class."""
-    right = torch.cat([model.predict(x).cpu() == y for x, y in data.batches(512)])
-    accuracy = Estimate.rate(int(right.sum()), len(data))
-    counts = data.y.bincount(minlength=len(data.classes))
-    majority = int(counts.max()) / len(data)
-    recalls = {
-        name: Estimate.rate(int(right[data.y == label].sum()), int(counts[label]))
-        for label, name in enumerate(data.classes)
-        if counts[label] > 0
-    }
-    worst_name, worst = min(recalls.items(), key=lambda item: item[1].value)
-    findings = []
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
+        """Measure on all data."""
+        right = torch.cat([model.predict(x).cpu() == y for x, y in data.batches(512)])
+        accuracy = Estimate.rate(int(right.sum()), len(data))
+        counts = data.y.bincount(minlength=len(data.classes))
+        majority = int(counts.max()) / len(data)
+        recalls = {
+            name: Estimate.rate(int(right[data.y == label].sum()), int(counts[label]))
+            for label, name in enumerate(data.classes)
+            if counts[label] > 0
+        }
+        worst_name, worst = min(recalls.items(), key=lambda item: item[1].value)
+        shown = dict(sorted(recalls.items(), key=lambda item: item[1].value)[:20])
+        picture = Picture(
+            plots.data_uri(plots.bars(shown, x_label="share of the class that is recognised")),
+            f"Bars with the recall of {len(shown)} classes",
+            "How much of each class is recognised, the weakest first. The whisker is the 95 % interval.",
+        )
+        return Section(
+            "Is it right?",
+            "The model's own answers on data with known labels.",
+            (Measure("accuracy", accuracy), Measure(f"recall of its weakest class, '{worst_name}'", worst)),
+            (_verdict(accuracy, majority, worst_name, worst),),
+            (picture,),
+        )
+
+
+def _verdict(accuracy: Estimate, majority: float, worst_name: str, worst: Estimate) -> Finding:
     if accuracy.low <= majority < accuracy.value:
-        findings.append(
-            Finding(
-                id="accuracy.unclear",
-                severity="unclear",
-                title="Too few examples to tell it from always guessing the largest class",
-                measured=f"It is right on {percent(accuracy.value)} (at least {percent(accuracy.low)}); the largest "
-                f"class makes up {percent(majority)}.",
-                meaning="It may have learned its task or not.",
-                remedy="Give more examples.",
-            )
+        return Finding(
+            id="accuracy.unclear",
+            severity="unclear",
+            title="Too few examples to tell it from always guessing the largest class",
+            measured=f"It is right on {percent(accuracy.value)} (at least {percent(accuracy.low)}); the largest "
+            f"class makes up {percent(majority)}.",
+            meaning="It may have learned its task or not.",
+            remedy="Give more examples.",
         )
-    elif accuracy.low <= majority:
-        findings.append(
-            Finding(
-                id="accuracy.no-better-than-guessing",
-                severity="high",
-                title="It is no better than always guessing the largest class",
-                measured=f"It is right on {percent(accuracy.value)}; the largest class makes up {percent(majority)}.",
-                meaning="The other findings say little about a model that has not learned its task.",
-                remedy="Check that the preprocessing, the order of the classes and the weights are the right ones.",
-                weight=2.0,
-            )
+    if accuracy.low <= majority:
+        return Finding(
+            id="accuracy.no-better-than-guessing",
+            severity="high",
+            title="It is no better than always guessing the largest class",
+            measured=f"It is right on {percent(accuracy.value)}; the largest class makes up {percent(majority)}.",
+            meaning="The other findings say little about a model that has not learned its task.",
+            remedy="Check that the preprocessing, the order of the classes and the weights are the right ones.",
+            weight=2.0,
         )
-    elif worst.high < accuracy.low:
-        findings.append(
-            Finding(
-                id="accuracy.weak-class",
-                severity="medium",
-                title=f"It is much worse on '{worst_name}' than on average",
-                measured=f"It finds {percent(worst.value)} of '{worst_name}' (at most {percent(worst.high)}), but is "
-                f"right on {percent(accuracy.value)} of all examples.",
-                meaning="Whoever depends on this class gets a worse model than the average says.",
-                remedy=f"Look at the labels and the number of the examples of '{worst_name}', or weight them more.",
-                weight=accuracy.value - worst.value,
-            )
+    if worst.high < accuracy.low:
+        return Finding(
+            id="accuracy.weak-class",
+            severity="medium",
+            title=f"It is much worse on '{worst_name}' than on average",
+            measured=f"It finds {percent(worst.value)} of '{worst_name}' (at most {percent(worst.high)}), but is "
+            f"right on {percent(accuracy.value)} of all examples.",
+            meaning="For this class the model is worse than the average says.",
+            remedy=f"Look at the labels and the number of the examples of '{worst_name}', or weight them more.",
+            weight=accuracy.value - worst.value,
         )
-    elif worst.high - worst.low > 0.5:
-        findings.append(
-            Finding(
-                id="accuracy.few-examples",
-                severity="unclear",
-                title="Too few examples to say whether it is equally good on all classes",
-                measured=f"Of '{worst_name}' there are {worst.n} examples, of which it finds {percent(worst.value)} "
-                f"({percent(worst.low)} to {percent(worst.high)}).",
-                meaning="A class on which it fails could hide in so wide an interval.",
-                remedy="Give more examples of the rare classes.",
-            )
+    if worst.high - worst.low > 0.5:
+        return Finding(
+            id="accuracy.few-examples",
+            severity="unclear",
+            title="Too few examples to say whether it is equally good on all classes",
+            measured=f"Of '{worst_name}' there are {worst.n} examples, of which it finds {percent(worst.value)} "
+            f"({percent(worst.low)} to {percent(worst.high)}).",
+            meaning="A class on which it fails could hide in such a wide interval.",
+            remedy="Give more examples of the rare classes.",
         )
-    else:
-        findings.append(
-            Finding(
-                id="accuracy.as-expected",
-                severity="good",
-                title=f"It is right on {percent(accuracy.value)} of the data, and no class stands out",
-                measured=f"The weakest class is '{worst_name}' with {percent(worst.value)}.",
-                meaning="The difference between the classes can be chance.",
-                remedy="Nothing. More data would narrow the intervals.",
-            )
-        )
-    shown = dict(sorted(recalls.items(), key=lambda item: item[1].value)[:20])
-    picture = Picture(
-        plots.data_uri(plots.bars(shown, x_label="share of the class that is recognised")),
-        f"Bars with the recall of {len(shown)} classes",
-        "How much of each class is recognised, the weakest first. The whisker is the 95 % interval.",
-    )
-    return Section(
-        "Is it right?",
-        "The model's own answers on data with known labels.",
-        (Measure("accuracy", accuracy), Measure(f"recall of its weakest class, '{worst_name}'", worst)),
-        tuple(findings),
-        (picture,),
+    return Finding(
+        id="accuracy.as-expected",
+        severity="good",
+        title=f"It is right on {percent(accuracy.value)} of the data, and no class stands out",
+        measured=f"The weakest class is '{worst_name}' with {percent(worst.value)}.",
+        meaning="The difference between the classes can be chance.",
+        remedy="Nothing. More data would narrow the intervals.",
     )

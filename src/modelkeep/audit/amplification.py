@@ -5,6 +5,7 @@ from __future__ import annotations
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.bias import Amplification, MeasureAmplification
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
@@ -15,22 +16,26 @@ LEAD = (
     "Bias amplification is the share of predictions that a model moves from some classes to others, compared with how "
     "often the classes occur. Errors without a direction move a few by chance."
 )
-# Fewer points than this matter to nobody, however sure they are; and a wider doubt than this says nothing.
+# A smaller distance does not matter, however sure it is; a wider interval says nothing.
 MATTERS, DOUBT = 0.02, 0.1
 
 
-def check_amplification(model: Model, data: Data, seed: int) -> Section:
+@declare("check", "amplification", access="weights", paper="Leino2022, definition 9.1")
+class CheckAmplification:
     """The distance between what occurs and what is predicted, and whether it has a direction."""
-    if (data.y == data.y[0]).all():
-        return Section(TITLE, LEAD, findings=(_one_class(data),))
-    found = MeasureAmplification()(model, data, seed=seed)
-    picture = Picture.of(
-        found.draw(),
-        "Shares of the labels and of the predictions",
-        "How often each class occurs, and how often it is predicted. The whisker is the 95 % interval.",
-    )
-    measure = Measure("predictions moved from some classes to others", found.distance)
-    return Section(TITLE, LEAD, (measure,), (_finding(found),), (picture,))
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
+        """Measure on all data."""
+        if (data.y == data.y[0]).all():
+            return Section(TITLE, LEAD, findings=(_one_class(data),))
+        found = MeasureAmplification()(model, data, seed=seed)
+        picture = Picture.of(
+            found.draw(),
+            "Shares of the labels and of the predictions",
+            "How often each class occurs, and how often it is predicted. The whisker is the 95 % interval.",
+        )
+        measure = Measure("predictions moved from some classes to others", found.distance)
+        return Section(TITLE, LEAD, (measure,), (_finding(found),), (picture,))
 
 
 def _finding(found: Amplification) -> Finding:
@@ -48,7 +53,7 @@ def _finding(found: Amplification) -> Finding:
             severity="medium" if found.distance.low >= MATTERS else "low",
             title="It predicts some classes more often than they occur",
             measured=measured,
-            meaning="Whoever belongs to the other classes is overlooked more often than chance would have it.",
+            meaning="Examples of the other classes are overlooked more often than by chance.",
             remedy="Try `modelkeep bias MODEL --data DATA --train TRAINING --mitigate experts`; train to convergence, "
             "on features of zero mean."
             if len(found.classes) == 2

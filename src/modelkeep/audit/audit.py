@@ -3,43 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
-from modelkeep.audit.accuracy import check_accuracy
-from modelkeep.audit.amplification import check_amplification
-from modelkeep.audit.certification import check_certification
 from modelkeep.audit.findings import RANK, Finding, Section
-from modelkeep.audit.influence import check_influence
-from modelkeep.audit.robustness import check_robustness
-from modelkeep.audit.shortcuts import check_shortcuts
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import check_settings, options_of, recorded, setting
 from modelkeep.core.model import Model
+from modelkeep.core.registry import declarations, find
 from modelkeep.core.results import Result, measured
 from modelkeep.report.measure import Measure
+
+# The order in which a person reads them; those of other packages follow.
+ORDER = ("accuracy", "robustness", "certification", "influence", "amplification", "shortcuts")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How much to look at: so many `examples`, attacks of so many `steps` at these `radii`.
+    """How much to look at. Each check takes the settings that it has.
 
     Radii are shares of the range of an input (of its spread, where it has no range): 0.03 is about 8 of 255 grey
-    levels. `slice` names the inner place to explain; None takes the last one before the logits.
+    levels.
     """
 
-    examples: int = 256
-    radii: tuple[float, ...] = (0.01, 0.03, 0.1)
-    steps: int = 40
-    slice: str | None = None
+    examples: int = setting("Examples to attack and explain, drawn by the seed.", default=256, at_least=1)
+    radii: tuple[float, ...] = setting("Sizes of the changes, rising.", default=(0.01, 0.03, 0.1))
+    steps: int = setting("Steps of the attack.", default=40, at_least=1)
+    slice: str | None = setting("The inner place to explain; else the last before the logits.", default=None)
+    attack: str = setting("The attack, by its name in the registry.", default="pgd")
+    checks: tuple[str, ...] | None = setting("Which checks, by their names in the registry; else all.", default=None)
 
     def __post_init__(self) -> None:
-        if self.examples < 1:
-            raise bad_parameter("Settings", "examples", "at least 1", self.examples)
+        check_settings(self)
         if not self.radii or list(self.radii) != sorted(set(self.radii)) or not self.radii[0] > 0:
             raise bad_parameter("Settings", "radii", "rising numbers above 0", self.radii)
-        if self.steps < 1:
-            raise bad_parameter("Settings", "steps", "at least 1", self.steps)
+
+    def plan(self) -> dict[str, Callable[..., Section]]:
+        """The checks by their names, in the order in which they run; an unknown name is refused."""
+        known = declarations("check")
+        every = (*(name for name in ORDER if name in known), *(name for name in known if name not in ORDER))
+        kinds = {name: find("check", name).load() for name in (every if self.checks is None else self.checks)}
+        return {name: kind(**self._for(kind)) for name, kind in kinds.items()}
+
+    def _for(self, kind: type) -> dict[str, Any]:
+        own = {each.name for each in fields(self)}
+        return {option.name: getattr(self, option.name) for option in options_of(kind) if option.name in own}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,6 +61,20 @@ class Audit(Result, kind="audit"):
     description: str
     headline: tuple[Measure, ...]
     sections: tuple[Section, ...]
+
+    @property
+    def python(self) -> str:
+        """The Python line that makes this audit again; empty for one that was stored before it was kept."""
+        p = self.provenance
+        return f"audit(model, data, {p.python}, seed={p.seed})" if p.python else ""
+
+    @property
+    def command(self) -> str:
+        """The command that makes this audit again; empty where a setting can be given in Python only."""
+        p = self.provenance
+        if not p.python or "…" in p.options:
+            return ""
+        return " ".join(filter(None, ["modelkeep audit MODEL --data DATA", p.options, f"--seed {p.seed}"]))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -65,7 +89,7 @@ class Audit(Result, kind="audit"):
         ]
 
 
-def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: int, name: str = "") -> Audit:
+def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: int = 0, name: str = "") -> Audit:
     """Run every check on up to `settings.examples` examples of `data`.
 
     >>> import torch
@@ -78,30 +102,23 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
     """
     settings = settings if settings is not None else Settings()
     model.require_fit(data)
-    looked_at = data.sample(min(settings.examples, len(data)), seed)
-    checks: dict[str, Callable[[], Section]] = {
-        "accuracy": lambda: check_accuracy(model, data),
-        "robustness": lambda: check_robustness(model, looked_at, settings.radii, settings.steps, seed),
-        "certification": lambda: check_certification(model, looked_at, settings.radii, seed),
-        "influence": lambda: check_influence(model, data, looked_at, settings.slice, seed),
-        "bias": lambda: check_amplification(model, data, seed),
-        "shortcuts": lambda: check_shortcuts(model, looked_at, seed),
-    }
+    checks = settings.plan()
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         sections = []
         with progress.task("audit", len(checks)) as task:
             for name_of_check, check in checks.items():
-                sections.append(check())
+                sections.append(check(model, data, seed=seed))
                 task.advance(note=name_of_check)
-        return Audit(
+        found = Audit(
             provenance=provenance(),
             model_name=name or type(model.module).__name__,
             data_name=data.name,
             description=f"{len(model.classes)} classes, inputs of shape {model.input_shape}. Checked on {len(data)} "
-            f"examples of '{data.name}'. Attacks and explanations looked at {len(looked_at)} of them.",
+            f"examples of '{data.name}'; attacks and explanations on {min(settings.examples, len(data))} of them.",
             headline=_headline(sections),
             sections=tuple(sections),
         )
+    return recorded(found, settings)
 
 
 def _headline(sections: Sequence[Section]) -> tuple[Measure, ...]:

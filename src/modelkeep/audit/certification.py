@@ -15,6 +15,7 @@ from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelKeepError
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.report.measure import Measure, percent
@@ -23,58 +24,66 @@ from modelkeep.report.picture import Picture
 TAXONOMY = ("NIST AI 100-2 NISTAML.022", "OWASP ML01:2023")
 LEAD = (
     "A bound on how fast the network can change proves of a right answer that no change up to a radius makes it wrong, "
-    "whoever looks for one and however. What it does not prove may still be true."
+    "by any attack. What it does not prove may still be true."
 )
 TITLE = "Can it be proved?"
 
 
-def check_certification(model: Model, data: Data, shares: tuple[float, ...], seed: int) -> Section:
+@declare("check", "certification", access="weights")
+class CheckCertification:
     """The verified accuracy in L2, at the radius of the attacks' middle share; which layers stand in its way."""
-    if model.bounds is not None:
-        unit, size = "", model.bounds[1] - model.bounds[0]
-    else:
-        unit, size = " spreads", 1.0
-        model, data = _in_units_of_spread(model, data)
-    # As long as the attacks in L2 go, see `robustness.py`.
-    wanted = [share * size * math.sqrt(math.prod(model.input_shape)) / 2 for share in shares]
-    middle = wanted[len(wanted) // 2]
-    try:
-        found = Certify(radius=middle)(model, data)
-        below = LipschitzSearch(steps=30)(model, data, seed=seed).constant
-    except ModelKeepError as error:  # an operation without a rule, mostly: the rest of the audit goes on
-        return Section(TITLE, LEAD, findings=(_cannot(error),))
-    right, radii, bounds = found.logits.argmax(dim=1) == data.y, found.radii, found.bounds
-    steps = [wanted[-1] * step / 40 for step in range(41)]
-    curve = plots.curve(
-        steps,
-        {"proved": [_proved(right, radii, step) for step in steps]},
-        x_label=f"radius, L2{unit}",
-        y_label="accuracy",
-    )
-    layers = sorted(bounds.layers, key=lambda layer: -layer.bound)[:10]
-    factors = {layer.name: Estimate(layer.bound, layer.bound, layer.bound, 1) for layer in layers}
-    return Section(
-        TITLE,
-        LEAD,
-        tuple(
-            Measure(f"proved to be right (L2 {radius:.3g}{unit})", _proved(right, radii, radius))
-            for radius in (middle, *(radius for radius in wanted if radius != middle))
-        ),
-        (_verdict(found.clean, found.verified, f"{middle:.3g}{unit}", bounds, below),),
-        (
-            Picture.of(
-                curve,
-                "Proved accuracy against the radius",
-                "The share of examples that are answered rightly and proved to stay so. The band is the 95 % interval.",
+
+    examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
+    radii: tuple[float, ...] = setting("Radii, as shares of the input's range or spread.", default=(0.01, 0.03, 0.1))
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
+        """Certify a sample of the data."""
+        data = data.sample(min(self.examples, len(data)), seed)
+        if model.bounds is not None:
+            unit, size = "", model.bounds[1] - model.bounds[0]
+        else:
+            unit, size = " spreads", 1.0
+            model, data = _in_units_of_spread(model, data)
+        # As long as the attacks in L2 go, see `robustness.py`.
+        wanted = [share * size * math.sqrt(math.prod(model.input_shape)) / 2 for share in self.radii]
+        middle = wanted[len(wanted) // 2]
+        try:
+            found = Certify(radius=middle)(model, data)
+            below = LipschitzSearch(steps=30)(model, data, seed=seed).constant
+        except ModelKeepError as error:  # an operation without a rule, mostly: the rest of the audit goes on
+            return Section(TITLE, LEAD, findings=(_cannot(error),))
+        right, radii, bounds = found.logits.argmax(dim=1) == data.y, found.radii, found.bounds
+        steps = [wanted[-1] * step / 40 for step in range(41)]
+        curve = plots.curve(
+            steps,
+            {"proved": [_proved(right, radii, step) for step in steps]},
+            x_label=f"radius, L2{unit}",
+            y_label="accuracy",
+        )
+        layers = sorted(bounds.layers, key=lambda layer: -layer.bound)[:10]
+        factors = {layer.name: Estimate(layer.bound, layer.bound, layer.bound, 1) for layer in layers}
+        return Section(
+            TITLE,
+            LEAD,
+            tuple(
+                Measure(f"proved to be right (L2 {radius:.3g}{unit})", _proved(right, radii, radius))
+                for radius in (middle, *(radius for radius in wanted if radius != middle))
             ),
-            Picture.of(
-                plots.bars(factors, x_label="at most this many times"),
-                "How much each stretch of the network enlarges a difference",
-                "How much each stretch of the network can enlarge a difference of two inputs, at most. The bound "
-                "multiplies them.",
+            (_verdict(found.clean, found.verified, f"{middle:.3g}{unit}", bounds, below),),
+            (
+                Picture.of(
+                    curve,
+                    "Proved accuracy against the radius",
+                    "The share of right answers that are proved to stay right. The band is the 95 % interval.",
+                ),
+                Picture.of(
+                    plots.bars(factors, x_label="at most this many times"),
+                    "How much each stretch of the network enlarges a difference",
+                    "How much each stretch of the network can enlarge a difference of two inputs, at most. The bound "
+                    "multiplies them.",
+                ),
             ),
-        ),
-    )
+        )
 
 
 def _proved(right: torch.Tensor, radii: torch.Tensor, radius: float) -> Estimate:

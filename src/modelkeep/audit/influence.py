@@ -7,13 +7,14 @@ import torch
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.core import plots
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.core.slices import Place
 from modelkeep.explain import ClassScore, DataSet, Influence, IntegratedGradients
 from modelkeep.explain.places import last_inner_place
 from modelkeep.explain.units import units_of
-from modelkeep.report.explanations import a_few, explanations, usual_quantities
+from modelkeep.report.explanations import choose_examples, explain_examples, usual_quantities
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 
@@ -21,38 +22,46 @@ from modelkeep.report.picture import Picture
 MOST_CLASSES, MOST_UNITS, MOST_EXAMPLES, MOST_PICTURES = 12, 40, 64, 6
 
 
-def check_influence(model: Model, data: Data, looked_at: Data, slice: str | None, seed: int) -> Section:
+@declare("check", "influence", access="weights", paper="Leino2022, chapter 3")
+class CheckInfluence:
     """Attribution at the input, influence at an inner slice, and whether features count that never vary in the data."""
-    still = (data.x == data.x[:1]).all(dim=0)
-    place = slice if slice is not None else last_inner_place(model)
-    shown = explanations(
-        model,
-        data,
-        a_few(data, MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES),
-        places=[Place(name) for name in ("input", place) if name is not None],
-        quantities=usual_quantities(model, data),
-        explainer=IntegratedGradients(steps=20),
-        sheets=3,
-        seed=seed,
-    )
-    data = looked_at.first(MOST_EXAMPLES)
-    findings, measures = [], []
-    if still.any() and not still.all() and len(data) > 1:
-        # Attribution to a feature that equals the baseline is 0 by definition; influence says what could happen.
-        sensitivity = Influence()(model, data, seed=seed).influence.abs()
-        share = (sensitivity[:, still].sum(dim=1) / sensitivity.flatten(1).sum(dim=1).clamp_min(1e-30)).double()
-        estimate = Estimate.bootstrap(share.numpy(), seed)
-        measures.append(Measure("influence on inputs that never vary", estimate))
-        findings.append(_never_varying(estimate, int(still.sum()), still.numel()))
-    return Section(
-        "What does it look at?",
-        "Influence is the gradient of a class's score: it says which parts of the input, or of the network, the answer "
-        "depends on.",
-        tuple(measures),
-        tuple(findings),
-        (_inner_picture(model, data, place, seed),) if place is not None else (),
-        shown,
-    )
+
+    examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
+    slice: str | None = setting("The inner place to explain; else the last before the logits.", default=None)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
+        """Explain a few of the data."""
+        looked_at = data.sample(min(self.examples, len(data)), seed)
+        still = (data.x == data.x[:1]).all(dim=0)
+        place = self.slice if self.slice is not None else last_inner_place(model)
+        shown = explain_examples(
+            model,
+            data,
+            choose_examples(data, MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES),
+            places=[Place(name) for name in ("input", place) if name is not None],
+            quantities=usual_quantities(model, data),
+            explainer=IntegratedGradients(steps=20),
+            sheets=3,
+            seed=seed,
+        )
+        data = looked_at.first(MOST_EXAMPLES)
+        findings, measures = [], []
+        if still.any() and not still.all() and len(data) > 1:
+            # Attribution to a feature that equals the baseline is 0 by definition; influence says what could happen.
+            sensitivity = Influence()(model, data, seed=seed).influence.abs()
+            share = (sensitivity[:, still].sum(dim=1) / sensitivity.flatten(1).sum(dim=1).clamp_min(1e-30)).double()
+            estimate = Estimate.bootstrap(share.numpy(), seed)
+            measures.append(Measure("influence on inputs that never vary", estimate))
+            findings.append(_never_varying(estimate, int(still.sum()), still.numel()))
+        return Section(
+            "What does it look at?",
+            "Influence is the gradient of a class's score: it says which parts of the input, or of the network, the "
+            "answer depends on.",
+            tuple(measures),
+            tuple(findings),
+            (_inner_picture(model, data, place, seed),) if place is not None else (),
+            shown,
+        )
 
 
 def _never_varying(share: Estimate, count: int, total: int) -> Finding:

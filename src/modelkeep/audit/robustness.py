@@ -1,20 +1,24 @@
-"""Does it stand when somebody changes the input a little, on purpose?"""
+"""Does it stand when an attacker changes the input a little?"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 import torch
 from torch import nn
 
-from modelkeep.attack import PGD, Attacked
+from modelkeep.attack import Attacked
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
+from modelkeep.core.method import declare, options_of, setting
 from modelkeep.core.model import Model
+from modelkeep.core.registry import find
 from modelkeep.core.results import Estimate
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
@@ -22,57 +26,86 @@ from modelkeep.report.picture import Picture
 TAXONOMY = ("NIST AI 100-2 NISTAML.022", "MITRE ATLAS AML.T0043", "OWASP ML01:2023")
 
 
-def check_robustness(model: Model, data: Data, shares: tuple[float, ...], steps: int, seed: int) -> Section:
-    """PGD in L∞ and L2 at radii that are `shares` of the input's range, or of each feature's spread without one."""
-    if model.bounds is not None:
-        unit, size = "the range", model.bounds[1] - model.bounds[0]
-    else:
-        unit, size = "its spread", 1.0
-        model, data = _in_units_of_spread(model, data)
-    radii = [share * size for share in shares]
-    # Half the length of the cube's diagonal: a budget of the same order, spent on a few features or on all.
-    across = math.sqrt(math.prod(model.input_shape)) / 2
-    attacks = [PGD(norm="linf", radius=radius, steps=steps)(model, data, seed=seed) for radius in radii]
-    rounds = [PGD(norm="l2", radius=radius * across, steps=steps)(model, data, seed=seed) for radius in radii]
-    clean = attacks[0].clean_accuracy
-    middle = len(radii) // 2
-    main = attacks[middle]
-    curve = plots.curve(
-        [0.0, *shares],
-        {"each feature changed by at most …": _accuracies(attacks), "the same, spent freely (L2)": _accuracies(rounds)},
-        x_label=f"size of the change, as a share of {unit}",
-        y_label="accuracy",
-    )
-    share = f"{100 * shares[middle]:g} % of {unit}"
-    pictures = [
-        Picture(
-            plots.data_uri(curve),
-            "Accuracy against the size of the change",
-            "Accuracy under attack. 0 is the clean data; the band is the 95 % interval.",
+@declare("check", "robustness", access="weights", paper="Madry2018")
+class CheckRobustness:
+    """An attack in L∞ and L2 at radii that are shares of the input's range, or of each feature's spread without one."""
+
+    examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
+    radii: tuple[float, ...] = setting("Radii, as shares of the input's range or spread.", default=(0.01, 0.03, 0.1))
+    steps: int = setting("Steps of the attack, if it takes steps.", default=40, at_least=1)
+    attack: str = setting("An attack within a radius, by its name in the registry.", default="pgd")
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
+        """Attack a sample of the data."""
+        data = data.sample(min(self.examples, len(data)), seed)
+        if model.bounds is not None:
+            unit, size = "the range", model.bounds[1] - model.bounds[0]
+        else:
+            unit, size = "its spread", 1.0
+            model, data = _in_units_of_spread(model, data)
+        radii = [share * size for share in self.radii]
+        # Half the length of the cube's diagonal: a budget of the same order, spent on a few features or on all.
+        across = math.sqrt(math.prod(model.input_shape)) / 2
+        kind = find("attack", self.attack).load()
+        attacks = [self._attack(kind, "linf", radius)(model, data, seed=seed) for radius in radii]
+        rounds = []
+        if _knows(kind, "l2"):
+            rounds = [self._attack(kind, "l2", radius * across)(model, data, seed=seed) for radius in radii]
+        clean = attacks[0].clean_accuracy
+        middle = len(radii) // 2
+        main = attacks[middle]
+        curve = plots.curve(
+            [0.0, *self.radii],
+            {
+                "each feature changed by at most …": _accuracies(attacks),
+                **({"the same, spent freely (L2)": _accuracies(rounds)} if rounds else {}),
+            },
+            x_label=f"size of the change, as a share of {unit}",
+            y_label="accuracy",
         )
-    ]
-    shown = next((attack for attack in (main, *attacks[middle:]) if bool((attack.distance > 0).any())), None)
-    if shown is not None and shown.original.ndim == 4:
-        pictures.append(
+        share = f"{100 * self.radii[middle]:g} % of {unit}"
+        pictures = [
             Picture(
-                plots.data_uri(shown.draw()),
-                "Originals, changes and adversarial inputs",
-                f"Found at {shown.size}: the original, the change (grey is none; drawn stronger), "
-                "and the input that the model gets wrong.",
+                plots.data_uri(curve),
+                "Accuracy against the size of the change",
+                "Accuracy under attack. 0 is the clean data; the band is the 95 % interval.",
             )
+        ]
+        shown = next((attack for attack in (main, *attacks[middle:]) if bool((attack.distance > 0).any())), None)
+        if shown is not None and shown.original.ndim == 4:
+            pictures.append(
+                Picture(
+                    plots.data_uri(shown.draw()),
+                    "Originals, changes and adversarial inputs",
+                    f"Found at {shown.size}: the original, the change (grey is none; drawn stronger), "
+                    "and the input that the model gets wrong.",
+                )
+            )
+        return Section(
+            "Can it be fooled?",
+            f"The attack {main.attack} looks for a small change of the input that changes the answer. "
+            "What it finds is real; that it finds nothing proves nothing.",
+            (
+                Measure(f"accuracy under attack ({share})", main.robust_accuracy),
+                *(Measure(f"accuracy under attack, L∞ {a.size}", a.robust_accuracy) for a in attacks if a is not main),
+                *(Measure(f"accuracy under attack, L2 {a.size}", a.robust_accuracy) for a in rounds),
+            ),
+            (_verdict(main, clean, share, self.attack), *_health([*attacks, *rounds])),
+            tuple(pictures),
         )
-    return Section(
-        "Can it be fooled?",
-        f"Projected gradient descent with {steps} steps looks for a small change of the input that changes the answer. "
-        "What it finds is real; that it finds nothing proves nothing.",
-        (
-            Measure(f"accuracy under attack ({share})", main.robust_accuracy),
-            *(Measure(f"accuracy under attack, L∞ {a.size}", a.robust_accuracy) for a in attacks if a is not main),
-            *(Measure(f"accuracy under attack, L2 {a.size}", a.robust_accuracy) for a in rounds),
-        ),
-        (_verdict(main, clean, share), *_health([*attacks, *rounds])),
-        tuple(pictures),
-    )
+
+    def _attack(self, kind: type, norm: str, radius: float) -> Callable[..., Attacked]:
+        """The attack with the audit's settings, as far as it has them."""
+        known = {option.name for option in options_of(kind)}
+        if "radius" not in known:
+            raise InputError(f"The audit needs an attack within a radius; '{self.attack}' takes none.")
+        given = {"norm": norm, "radius": radius, "steps": self.steps}
+        attack: Callable[..., Attacked] = kind(**{name: value for name, value in given.items() if name in known})
+        return attack
+
+
+def _knows(kind: type, norm: str) -> bool:
+    return any(option.name == "norm" and norm in option.setting.choices for option in options_of(kind))
 
 
 def _in_units_of_spread(model: Model, data: Data) -> tuple[Model, Data]:
@@ -105,7 +138,7 @@ def _accuracies(attacks: list[Attacked]) -> list[Estimate]:
     return [attacks[0].clean_accuracy, *(attack.robust_accuracy for attack in attacks)]
 
 
-def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
+def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Finding:
     kept = main.robust_accuracy
     measured = (
         f"Accuracy falls from {percent(clean.value)} to {percent(kept.value)} (at most {percent(kept.high)}) when "
@@ -128,7 +161,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
         )
     else:
         return Finding(
-            id="robustness.stands-against-pgd",
+            id=f"robustness.stands-against-{attack}",
             severity="good",
             title="The attack hardly lowers its accuracy",
             measured=f"Accuracy is {percent(clean.value)} on clean inputs and {percent(kept.value)} on attacked ones.",
@@ -141,7 +174,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str) -> Finding:
         severity=severity,
         title=title,
         measured=measured,
-        meaning="Whoever can choose the input can choose the answer.",
+        meaning="An attacker who can choose the input can choose the answer.",
         remedy="Train it on attacked inputs: modelkeep harden MODEL --data … --eps …",
         taxonomy=TAXONOMY,
         weight=clean.value - kept.value,

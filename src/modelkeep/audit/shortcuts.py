@@ -5,6 +5,7 @@ from __future__ import annotations
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core import plots
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.explain import FindShortcuts, Shortcuts, Suspect
 from modelkeep.report.measure import Measure, percent
@@ -13,34 +14,41 @@ from modelkeep.report.picture import Picture
 TAXONOMY = ("NIST AI 100-2 NISTAML.023", "MITRE ATLAS AML.T0020", "OWASP ML02:2023")
 
 
-def check_shortcuts(model: Model, data: Data, seed: int) -> Section:
+@declare("check", "shortcuts", access="weights", paper="Leino2022, chapter 4")
+class CheckShortcuts:
     """Marks that stand in for a class, and places or features that decide alone, tested by transplanting them."""
-    found = FindShortcuts(examples=len(data))(model, data, seed=seed)
-    findings = [
-        finding
-        for verdict, tell in (("planted", _planted), ("decisive", _decisive))
-        if (suspects := [suspect for suspect in found.found if suspect.verdict == verdict])
-        for finding in [tell(suspects)]
-    ]
-    measures, pictures = [], []
-    if found.suspects:
-        worst = found.suspects[0]
-        measures = [
-            Measure(f"others taken for '{worst.name}' with its {worst.region.name}", worst.turned),
-            Measure("others taken for it with other places of that size", worst.turned_control),
-            Measure(f"'{worst.name}' lost without its {worst.region.name}", worst.lost),
-            Measure("lost without other places of that size", worst.lost_control),
+
+    examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
+
+    def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
+        """Search a sample of the data."""
+        data = data.sample(min(self.examples, len(data)), seed)
+        found = FindShortcuts(examples=len(data))(model, data, seed=seed)
+        findings = [
+            finding
+            for verdict, tell in (("planted", _planted), ("decisive", _decisive))
+            if (suspects := [suspect for suspect in found.found if suspect.verdict == verdict])
+            for finding in [tell(suspects)]
         ]
-    if found.found:
-        pictures = [_picture(found)]
-    return Section(
-        "Does a small place decide?",
-        "For each class, influence says which small place its examples agree on. The content of that place is then "
-        "given to examples of other classes, and taken from its own. A mark that is not in this data cannot be found.",
-        tuple(measures),
-        tuple(findings) or (_nothing(found),),
-        tuple(pictures),
-    )
+        measures, pictures = [], []
+        if found.suspects:
+            worst = found.suspects[0]
+            measures = [
+                Measure(f"others taken for '{worst.name}' with its {worst.region.name}", worst.turned),
+                Measure("others taken for it with other places of that size", worst.turned_control),
+                Measure(f"'{worst.name}' lost without its {worst.region.name}", worst.lost),
+                Measure("lost without other places of that size", worst.lost_control),
+            ]
+        if found.found:
+            pictures = [_picture(found)]
+        return Section(
+            "Does a small place decide?",
+            "For each class, influence says which small place its examples agree on. The content of that place is then "
+            "given to examples of other classes, and taken from its own. A mark that this data lacks cannot be found.",
+            tuple(measures),
+            tuple(findings) or (_nothing(found),),
+            tuple(pictures),
+        )
 
 
 def _effect(suspect: Suspect) -> str:

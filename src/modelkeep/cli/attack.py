@@ -69,11 +69,12 @@ def attack(
     """
     from rich.console import Console
 
-    from modelkeep import report as pages
     from modelkeep.attack import Attacked, resume_from
+    from modelkeep.cli.output import show_files
     from modelkeep.cli.study import print_table
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
+    from modelkeep.report import AttackReport
 
     if show_list:
         print_table(list_methods("attack"), ["attack", "sees", "what it does", "paper"])
@@ -97,10 +98,8 @@ def attack(
         typer.echo((out / "attack.json").read_text(encoding="utf-8"))
         return
     console = Console()
-    console.print()
-    for file in files:
-        console.print(f"  {file.resolve()}", soft_wrap=True)
-    if isinstance(told, pages.AttackReport):
+    show_files(console, files)
+    if isinstance(told, AttackReport):
         console.print(told.verdict, highlight=False, markup=False)
     console.print(told)
 
@@ -122,12 +121,21 @@ def _curve(found: Attacked, chosen: Attack, model: Model, data: Data, seed: int)
 def _write(
     found: Result, curve: RobustnessCurve | None, model_name: str, data_name: str, folder: Path
 ) -> tuple[Result, tuple[Path, ...]]:
-    """Write the page of an attack; what has a result of its own kind, such as UPSET, its JSON and its picture."""
-    from modelkeep import report as pages
+    """Write the page of an attack, also of one that has a result of its own kind, such as UPSET."""
     from modelkeep.attack import Attacked
-    from modelkeep.core import plots
-    from modelkeep.report.page import write_files
+    from modelkeep.report.attack import adversarial_npz, attack_page
+    from modelkeep.report.page import Page, Part, Table
+    from modelkeep.report.picture import Picture
 
     if isinstance(found, Attacked):
-        return pages.write_attack(found, curve, model_name=model_name, data_name=data_name, folder=folder)
-    return found, write_files(folder, {"attack.json": found.to_json(), "attack.png": plots.png_bytes(found.draw())})
+        report, page = attack_page(found, curve, model_name=model_name, data_name=data_name)
+        others = {"adversarial.npz": adversarial_npz(found)}
+        return report, page.write(folder, "attack.html", "attack.json", others)
+    picture = Picture.of(found.draw(), "What the attack found", "")
+    page = Page(
+        result=found,
+        title=f"Attacking {model_name} on {data_name}",
+        parts=(Part("In figures", tables=(Table(found.rows()),), pictures=(picture,)),),
+        pictures={"attack.png": picture},
+    )
+    return found, page.write(folder, "attack.html", "attack.json")

@@ -41,6 +41,9 @@ def audit(
     input_shape: InputShape = None,
     label: Label = "label",
     examples: Annotated[int, typer.Option(help="How many examples to attack and explain.")] = 256,
+    attack: Annotated[str, typer.Option(help="The attack; `modelkeep methods attack` lists them.")] = "pgd",
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the attack, if it takes steps.")] = 40,
+    slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
     fail_on: Annotated[FailOn, typer.Option(help="Exit with 2 on a finding of this severity.")] = FailOn.never,
@@ -60,8 +63,9 @@ def audit(
     from modelkeep.core import progress
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack)
     with progress.show():
-        result = run_audit(loaded, examined, Settings(examples=examples), seed=seed, name=Path(model).name)
+        result = run_audit(loaded, examined, settings, seed=seed, name=Path(model).name)
     conclude(result, out, as_json)
     severities = {finding.severity for finding in result.findings}
     if (fail_on == FailOn.high and "high" in severities) or (
@@ -74,15 +78,16 @@ def conclude(result: Audit, out: Path, as_json: bool) -> None:
     """Write the report; say where it is and its three most important lines."""
     from rich.console import Console
 
-    from modelkeep.audit import write_audit
+    from modelkeep.audit import audit_page
+    from modelkeep.cli.output import show_files
 
-    page, record = write_audit(result, out)
+    written = audit_page(result).write(out, "report.html", "run.json")
     if as_json:
-        typer.echo(record.read_text(encoding="utf-8"))
+        typer.echo(result.to_json())
         return
     colours = {"high": "red", "medium": "yellow", "low": "blue", "unclear": "dim", "good": "green"}
     console = Console()
-    console.print(f"\nThe report: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
+    show_files(console, written, "report")
     for finding in result.findings[:3]:
         colour = colours[finding.severity]
         console.print(f"  [{colour}]{finding.severity:>7}[/{colour}]  [bold]{finding.title}.[/bold] {finding.measured}")

@@ -56,10 +56,11 @@ def bias(
     """
     from rich.console import Console
 
-    from modelkeep import report as pages
     from modelkeep.cli.method_options import make_method
+    from modelkeep.cli.output import show_files
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
+    from modelkeep.report import bias_page, measure_bias
 
     if mitigate is None and (train is not None or save is not None):
         raise InputError("--train and --save belong to --mitigate: say how to mitigate (experts, parity or l1).")
@@ -69,20 +70,18 @@ def bias(
     chosen_on = training_data(data, train, label, "--mitigate chooses features on") if mitigate is not None else None
     mitigation = make_method(context) if mitigate is not None else None
     with progress.show():
-        found = pages.bias(
+        found = measure_bias(
             loaded, examined, slice=slice, train=chosen_on, mitigation=mitigation, name=Path(model).name, seed=seed
         )
-    page, record, *pictures = pages.write_bias(found, out)
+    written = bias_page(found).write(out, "bias.html", "bias.json")
     saved = None
     if found.mitigated is not None:
         saved = found.mitigated.model.save(save if save is not None else out / "mitigated.safetensors")
     if as_json:
-        typer.echo(record.read_text(encoding="utf-8"))
+        typer.echo(found.to_json())
         return
     console = Console()
-    console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
-    for picture in pictures:
-        console.print(f"  {picture.resolve()}", soft_wrap=True)
+    show_files(console, written)
     if saved is not None:
         console.print(f"The mitigated model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
     console.print(found.verdict, highlight=False)

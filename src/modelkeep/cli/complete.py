@@ -188,21 +188,18 @@ def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprint
 
 
 def _write(found: Hardness, out: Path, price: Price | None, subject: str) -> tuple[Path, ...]:
-    from modelkeep.core.plots import png_bytes
-    from modelkeep.report.completion import completion_page
-    from modelkeep.report.page import write_files
+    from modelkeep.report import completion_page
 
-    page = completion_page(found, out / "report.html", price, subject=subject)
-    return page, *write_files(out, {"result.json": found.to_json(), "figure.png": png_bytes(found.draw())})
+    return completion_page(found, price, subject=subject).write(out, "report.html", "result.json")
 
 
 def _show(found: Hardness, done: StudyResult, own: float, written: tuple[Path, ...]) -> None:
     from rich.console import Console
 
-    from modelkeep.report.completion_words import answer
+    from modelkeep.report.verdicts import completion_verdict
 
     console = Console(highlight=False)
-    console.print(f"\n{answer(found)}", markup=False)
+    console.print(f"\n{completion_verdict(found)}", markup=False)
     best = {
         record.seed: min(record.value["original"]["losses"]) for record in done.records if "original" in record.value
     }

@@ -69,7 +69,7 @@ def explain(
     """
     from modelkeep.cli.method_options import make_method
     from modelkeep.core import progress
-    from modelkeep.report import explanations, write_explanations
+    from modelkeep.report import explain_examples, explanations_page
 
     loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
     if list_slices:
@@ -81,7 +81,7 @@ def explain(
     explainer = make_method(context)
     places = [_place(text) for text in slice] if slice else _places(loaded, explainer)
     with progress.show():
-        found = explanations(
+        found = explain_examples(
             loaded,
             examined,
             chosen,
@@ -93,17 +93,17 @@ def explain(
             name=Path(model).name,
             seed=seed,
         )
-        page, record, *pictures = write_explanations(found, out)
+        written = explanations_page(found).write(out, "explain.html", "explain.json")
     if as_json:
-        typer.echo(record.read_text(encoding="utf-8"))
+        typer.echo(found.to_json())
     else:
-        _tell(found, page, record, pictures)
+        _show(found, written)
 
 
 def _quantities(model: Model, data: Data, why: str | None, rather_than: str | None) -> tuple[Quantity, ...]:
     from modelkeep.core.errors import InputError
     from modelkeep.explain import AgainstAll, ClassScore, Contrast
-    from modelkeep.report import usual_quantities
+    from modelkeep.report.explanations import usual_quantities
 
     if why is None:
         if rather_than is not None:
@@ -135,23 +135,23 @@ def _places(model: Model, explainer: Explainer) -> list[Place]:
 def _choose(data: Data, count: int, index: list[int] | None) -> list[int]:
     """The examples that were asked for by number, else a few of each class."""
     from modelkeep.core.errors import InputError
-    from modelkeep.report import a_few
+    from modelkeep.report.explanations import choose_examples
 
     if not index:
-        return a_few(data, count)
+        return choose_examples(data, count)
     for i in index:
         if not 0 <= i < len(data):
             raise InputError(f"--index must be 0 to {len(data) - 1}, the examples of '{data.name}'. Got {i}.")
     return list(dict.fromkeys(index))
 
 
-def _tell(found: Explanations, page: Path, record: Path, pictures: list[Path]) -> None:
+def _show(found: Explanations, written: tuple[Path, ...]) -> None:
     from rich.console import Console
 
+    from modelkeep.cli.output import show_files
+
     console = Console()
-    console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
-    for picture in pictures:
-        console.print(f"  {picture.resolve()}", soft_wrap=True)
+    show_files(console, written)
     if found.examples[0].label is None:
         console.print("  The data's labels are not classes of the model, and are left out.")
     console.print(found)

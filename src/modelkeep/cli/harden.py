@@ -73,12 +73,13 @@ def harden(
     """
     from rich.console import Console
 
-    from modelkeep import report as pages
     from modelkeep.attack import PGD, Standard
+    from modelkeep.cli.output import show_files
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
     from modelkeep.harden import Setting, make_defences, scoreboard
     from modelkeep.harden import harden as hardened
+    from modelkeep.report import hardening_page
     from modelkeep.training import Adam, Recipe
 
     if save is not None and save.suffix != ".safetensors":
@@ -109,20 +110,17 @@ def harden(
                 seed=seed,
                 checkpoint=checkpoint,
             )
-    page, record, *pictures = pages.write_hardening(
-        found, model_name=Path(model).name, data_name=examined.name, folder=out
-    )
+    page = hardening_page(found, model_name=Path(model).name, data_name=examined.name)
+    written = page.write(out, "harden.html", "harden.json")
     saved = None if compare else loaded.save(save if save is not None else out / "hardened.safetensors")
     for left in (checkpoint, checkpoint.with_suffix(".teacher")):
         left.unlink(missing_ok=True)
     if as_json:
-        typer.echo(record.read_text(encoding="utf-8"))
+        typer.echo(found.to_json())
         return
     console = Console()
-    console.print(f"\nThe page: [bold]{page.resolve()}[/bold]  (for machines: {record.resolve()})", soft_wrap=True)
-    for picture in pictures:
-        console.print(f"  {picture.resolve()}", soft_wrap=True)
+    show_files(console, written)
     if saved is not None:
         console.print(f"The hardened model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
-    console.print(pages.hardening_verdict(found), highlight=False, markup=False)
+    console.print(page.verdict, highlight=False, markup=False)
     console.print(found)

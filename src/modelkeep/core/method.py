@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Access = Literal["weights", "scores", "labels"]
 T = TypeVar("T")
+R = TypeVar("R", bound="Result")
 
 
 @dataclass(frozen=True)
@@ -269,7 +270,7 @@ def _prepare(kind: type, kw_only: bool) -> None:
     dataclass(frozen=True, kw_only=kw_only)(kind)
 
 
-def recorded(result: Result, method: object) -> Result:
+def recorded(result: R, method: object) -> R:
     """The result, which now says which method and settings made it."""
     own = declaration_of(method)
     name = f"{own.family}/{own.name}" if own is not None else None

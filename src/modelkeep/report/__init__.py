@@ -1,36 +1,32 @@
-"""The pages that people read: one writer for every verb."""
+"""The pages that people read: one form for every verb."""
 
 from __future__ import annotations
 
-from modelkeep.report.attack import AttackReport
-from modelkeep.report.bias import Bias, Mitigation, bias
-from modelkeep.report.explanations import Explanations, a_few, explanations, usual_quantities
-from modelkeep.report.hardening import hardening_verdict
+from modelkeep.report.attack import AttackReport, attack_page
+from modelkeep.report.bias import Bias, bias_page, measure_bias
+from modelkeep.report.completion import completion_page
+from modelkeep.report.explanations import Explanations, explain_examples, explanations_page
+from modelkeep.report.hardening import hardening_page
 from modelkeep.report.measure import Measure
+from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
-from modelkeep.report.writer import (
-    render_explanations,
-    write_attack,
-    write_bias,
-    write_explanations,
-    write_hardening,
-)
 
 __all__ = [
     "AttackReport",
     "Bias",
+    "Card",
     "Explanations",
     "Measure",
-    "Mitigation",
+    "Note",
+    "Page",
+    "Part",
     "Picture",
-    "a_few",
-    "bias",
-    "explanations",
-    "hardening_verdict",
-    "render_explanations",
-    "usual_quantities",
-    "write_attack",
-    "write_bias",
-    "write_explanations",
-    "write_hardening",
+    "Table",
+    "attack_page",
+    "bias_page",
+    "completion_page",
+    "explain_examples",
+    "explanations_page",
+    "hardening_page",
+    "measure_bias",
 ]

@@ -1,4 +1,4 @@
-"""Attacks: how a model stands under an attack, for a page, for machines, and as inputs to look at or train on."""
+"""The page of an attack: figures, pictures, and the inputs that it found, to look at or to train on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from modelkeep.attack import Attacked
 from modelkeep.attack.curve import RobustnessCurve
 from modelkeep.core import plots
 from modelkeep.core.results import Estimate, Result
-from modelkeep.report.measure import percent
+from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
+from modelkeep.report.verdicts import attack_verdict
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,28 +61,9 @@ class AttackReport(Result, kind="attack-report"):
         )
 
     @property
-    def cards(self) -> dict[str, Estimate]:
-        """The main measures."""
-        cards = {"accuracy, clean": self.clean, f"accuracy, attacked ({self.norm}, {self.size})": self.robust}
-        return cards if self.success is None else {**cards, "of those that could be won, won": self.success}
-
-    @property
     def verdict(self) -> str:
         """What was found, in two sentences."""
-        if self.success is None:
-            return "There was nothing to attack: the model gave what was wanted before any change."
-        if self.target is not None:
-            first = f"{self.attack} makes it answer '{self.target}' on {percent(self.success.value)} of the examples."
-        elif self.median_distance is not None and self.size == "the smallest change":
-            first = f"Half of what {self.attack} found is within {self.median_distance:.3g} in {self.norm}."
-        else:
-            first = (
-                f"Of {self.robust.n} examples {percent(self.clean.value)} are answered rightly, and after the "
-                f"{self.attack} in {self.norm}, {self.size}, still {percent(self.robust.value)}."
-            )
-        if self.health:
-            return f"{first} It may be weaker than that: {self.health[0]}."
-        return f"{first} A better attack may find more; what was found is real."
+        return attack_verdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -102,7 +84,36 @@ class AttackReport(Result, kind="attack-report"):
         return [*rows, ("health", "; ".join(self.health) or "nothing suspicious")]
 
 
-def attack_pictures(found: Attacked, curve: RobustnessCurve | None) -> dict[str, Picture]:
+def attack_page(
+    found: Attacked, curve: RobustnessCurve | None, *, model_name: str, data_name: str
+) -> tuple[AttackReport, Page]:
+    """The figures of an attack, and its page."""
+    report = AttackReport.of(found, curve, model_name, data_name)
+    cards = {"accuracy, clean": report.clean, f"accuracy, attacked ({report.norm}, {report.size})": report.robust}
+    if report.success is not None:
+        cards["of those that could be won, won"] = report.success
+    pictures = _draw(found, curve)
+    return report, Page(
+        result=report,
+        title=f"Attacking {model_name} on {data_name}",
+        verdict=report.verdict,
+        cards=tuple(Card.of_share(title, share) for title, share in cards.items()),
+        notes=health_notes(report.health),
+        parts=(Part("In figures", tables=(Table(report.rows()),)), Part("Pictures", pictures=tuple(pictures.values()))),
+        pictures=pictures,
+    )
+
+
+def health_notes(health: tuple[str, ...]) -> tuple[Note, ...]:
+    """What an attack noticed about itself, or that it noticed nothing."""
+    if not health:
+        checked = "Gradients, convergence and randomness were in order."
+        return (Note("good", "health", "Nothing suspicious about the attack", checked),)
+    title = "The attack may have missed something"
+    return tuple(Note("medium", "health", title, f"{note[0].upper()}{note[1:]}.") for note in health)
+
+
+def _draw(found: Attacked, curve: RobustnessCurve | None) -> dict[str, Picture]:
     """The pictures by the names of their files."""
     pictures = {}
     if found.original.ndim == 4 and bool((found.success & (found.distance > 0)).any()):
@@ -116,7 +127,7 @@ def attack_pictures(found: Attacked, curve: RobustnessCurve | None) -> dict[str,
         pictures["attack-curve.png"] = Picture.of(
             curve.draw(),
             "Accuracy against the size of the change",
-            "Accuracy if inputs may be changed by so much. The band is the 95 % interval.",
+            "Accuracy if inputs may be changed by this much. The band is the 95 % interval.",
         )
     bars = {"clean": found.clean_accuracy, "attacked": found.robust_accuracy}
     if not pictures:

@@ -1,4 +1,4 @@
-"""Bias: what a model amplifies, how much of it could be avoided, and what a mitigated model does instead."""
+"""The page of bias: what a model amplifies, what of it could be avoided, and what a mitigated model does instead."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from modelkeep.bias import (
     MeasureAsymmetry,
     Mitigated,
 )
+from modelkeep.bias.amplification import Explanation
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
-from modelkeep.core.results import Result, measured
+from modelkeep.core.results import Estimate, Result, measured
+from modelkeep.report.measure import percent
+from modelkeep.report.page import Card, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.verdicts import amplification_verdict
 
@@ -52,31 +55,8 @@ class Bias(Result, kind="bias"):
             ]
         return rows
 
-    def pictures(self) -> dict[str, Picture]:
-        """The pictures by the names of their files."""
-        found = {
-            "bias.png": Picture.of(
-                self.before.draw(),
-                "Shares of the labels and of the predictions",
-                "How often each class occurs, and how often it is predicted. The whisker is the 95 % interval.",
-            ),
-            "bias-features.png": Picture.of(
-                self.features.draw(),
-                "Shares of the features that point towards each class",
-                f"Of the features at '{self.features.slice}', the share whose mean is larger in the class than outside "
-                "it. Where most point one way, training tends to lean that way.",
-            ),
-        }
-        if self.after is not None:
-            found["bias-after.png"] = Picture.of(
-                self.after.draw(),
-                "Shares of the labels and of the mitigated model's predictions",
-                "The same for the mitigated model.",
-            )
-        return found
 
-
-def bias(
+def measure_bias(
     model: Model,
     data: Data,
     *,
@@ -84,7 +64,7 @@ def bias(
     train: Data | None = None,
     mitigation: Mitigation | None = None,
     name: str = "",
-    seed: int,
+    seed: int = 0,
 ) -> Bias:
     """Measure the amplification on `data`; with a `mitigation`, make a model from `train` that amplifies less."""
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
@@ -102,3 +82,85 @@ def bias(
             mitigated=better,
             after=MeasureAmplification(slice=slice)(better.model, data, seed=seed) if better is not None else None,
         )
+
+
+def bias_page(found: Bias) -> Page:
+    """The page of a model's bias."""
+    before, after, pictures = found.before, found.after, _draw(found)
+    title = f"predicted in excess of '{before.majority}'"
+    cards, lead = [Card.of_difference(title, before.amplification)], ""
+    if before.explanation is not None:
+        cards.append(Card.of_difference("of it unavoidable, by theorem 9.1", before.explanation.unavoidable))
+        cards.append(Card.of_difference("of it avoidable", before.explanation.avoidable))
+        lead = _explain(before.explanation)
+    parts = []
+    if after is not None and found.mitigated is not None:
+        cards.append(Card.of_difference("after mitigation", after.amplification))
+        kept = found.mitigated.kept
+        rows = {
+            title: (before.amplification, after.amplification),
+            "distance of the shares": (before.distance, after.distance),
+            "accuracy": (before.accuracy, after.accuracy),
+        }
+        parts.append(
+            Part(
+                "Before and after",
+                f"{found.mitigated.method} at '{found.mitigated.head}', chosen on the training data: {int(kept.sum())} "
+                f"of {len(kept)} features are kept.",
+                tables=(
+                    Table(
+                        [[name, *(cell for e in pair for cell in _cells(e))] for name, pair in rows.items()],
+                        header=("", "before", "95 % interval", "after", "95 % interval"),
+                    ),
+                ),
+            )
+        )
+    return Page(
+        result=found,
+        title=f"The bias of {found.model_name} on {found.data_name}",
+        verdict=found.verdict,
+        lead=lead,
+        cards=tuple(cards),
+        parts=(*parts, Part("Pictures", pictures=tuple(pictures.values()))),
+        pictures=pictures,
+        repeats=(before,) if found.mitigated is None else (before, found.mitigated),
+    )
+
+
+def _explain(explanation: Explanation) -> str:
+    check, unavoidable = explanation.check, explanation.unavoidable.value
+    doubt = "" if check.low <= unavoidable <= check.high else ", so they are not, and the split is only a guide"
+    return (
+        "Even the best classifier leans towards the larger class where the features say little. The unavoidable part "
+        f"is what it would show if the features at '{explanation.slice}' were Gaussian with independent noise. On this "
+        f"data such a classifier shows {100 * check.value:+.1f} % ({100 * check.low:+.1f} to {100 * check.high:+.1f} %)"
+        f"{doubt}."
+    )
+
+
+def _cells(estimate: Estimate) -> tuple[str, str]:
+    return percent(estimate.value), f"{percent(estimate.low)} to {percent(estimate.high)}"
+
+
+def _draw(found: Bias) -> dict[str, Picture]:
+    """The pictures by the names of their files."""
+    pictures = {
+        "bias.png": Picture.of(
+            found.before.draw(),
+            "Shares of the labels and of the predictions",
+            "How often each class occurs, and how often it is predicted. The whisker is the 95 % interval.",
+        ),
+        "bias-features.png": Picture.of(
+            found.features.draw(),
+            "Shares of the features that point towards each class",
+            f"Of the features at '{found.features.slice}', the share whose mean is larger in the class than outside "
+            "it. Where most point one way, training tends to lean that way.",
+        ),
+    }
+    if found.after is not None:
+        pictures["bias-after.png"] = Picture.of(
+            found.after.draw(),
+            "Shares of the labels and of the mitigated model's predictions",
+            "The same for the mitigated model.",
+        )
+    return pictures

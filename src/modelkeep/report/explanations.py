@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from modelkeep.core.data import Data
-from modelkeep.core.method import declaration_of
+from modelkeep.core.method import declaration_of, recorded
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.core.slices import Place
@@ -28,6 +28,8 @@ from modelkeep.explain import (
 )
 from modelkeep.explain.explainers import spread
 from modelkeep.explain.units import units_of
+from modelkeep.report.measure import percent
+from modelkeep.report.page import Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.side_by_side import maps, unit_bars
 
@@ -101,17 +103,6 @@ class Explanations(Result, kind="explanations"):
     examples: tuple[Example, ...]
     slices: tuple[AtSlice, ...]
 
-    def pictures(self) -> dict[str, bytes]:
-        """All pictures as PNG files, by a name for each."""
-        found: dict[str, bytes] = {}
-        for at in self.slices:
-            stem = "explain-" + re.sub(r"[^\w.-]+", "-", str(at.place)).strip("-")
-            if at.picture is not None:
-                found[f"{stem}.png"] = at.picture.png
-            if at.sheet is not None:
-                found[f"{stem}-units.png"] = at.sheet.png
-        return found
-
     def rows(self) -> list[tuple[str, str]]:
         """Per slice and quantity, the strongest units and, where there is a baseline, what the attributions miss."""
         rows = []
@@ -125,7 +116,7 @@ class Explanations(Result, kind="explanations"):
         return rows
 
 
-def explanations(
+def explain_examples(
     model: Model,
     data: Data,
     index: Sequence[int],
@@ -146,7 +137,7 @@ def explanations(
     """
     model.require_fit(data)
     chosen = data.take(index)
-    explainer = explainer.suit(model, data)
+    ready = explainer.suit(model, data)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         probabilities, predicted = model.probs(chosen.x).cpu().max(dim=1)
         examples = tuple(
@@ -157,7 +148,7 @@ def explanations(
         )
         found = {
             place: [
-                replace(explainer, slice=place.name, call=place.call, quantity=quantity)(model, chosen, seed=seed)
+                replace(ready, slice=place.name, call=place.call, quantity=quantity)(model, chosen, seed=seed)
                 for quantity in quantities
             ]
             for place in places
@@ -167,7 +158,7 @@ def explanations(
             described = [
                 replace(at, sheet=_sheet(model, data, chosen, at, quantities[-1], sheets, seed)) for at in described
             ]
-        return Explanations(
+        result = Explanations(
             provenance=provenance(),
             model_name=name or type(model.module).__name__,
             data_name=data.name,
@@ -175,6 +166,7 @@ def explanations(
             examples=examples,
             slices=tuple(described),
         )
+    return recorded(result, explainer)
 
 
 def _name(explainer: Explainer) -> str:
@@ -182,8 +174,33 @@ def _name(explainer: Explainer) -> str:
     return own.name if own is not None else type(explainer).__name__
 
 
+def explanations_page(found: Explanations) -> Page:
+    """The page of explained examples."""
+    pictures = {}
+    for at in found.slices:
+        stem = "explain-" + re.sub(r"[^\w.-]+", "-", str(at.place)).strip("-")
+        if at.picture is not None:
+            pictures[f"{stem}.png"] = at.picture
+        if at.sheet is not None:
+            pictures[f"{stem}-units.png"] = at.sheet
+    rows = [[str(e.index), e.label or "unknown", e.predicted, percent(e.probability)] for e in found.examples]
+    header = ("number in the data", "label", "the model says", "probability")
+    told = f"{len(rows)} examples of {found.data_name}"
+    return Page(
+        result=found,
+        title=f"What {found.model_name} looks at in {found.data_name}",
+        lead="Influence says how strongly each part of the input, or of the network, moves the quantity that is "
+        "explained. Attribution, where there is a baseline, says how much of the quantity a part accounts for.",
+        parts=(
+            Part("Explanations", explanations=found),
+            Part("The explained examples", tables=(Table(rows, header, told, open=len(rows) <= 12),)),
+        ),
+        pictures=pictures,
+    )
+
+
 def usual_quantities(model: Model, data: Data) -> tuple[Quantity, ...]:
-    """What to explain where nobody says: of two classes, each and the one against the other; of a table, its commonest.
+    """What to explain by default: of two classes, each and the one against the other; of a table, its commonest.
 
     Of pictures with many classes it is the predicted one. That would not do for the features of a table, which speak
     for one class as they speak against another: a mean over predictions of both would be about nothing.
@@ -197,10 +214,10 @@ def usual_quantities(model: Model, data: Data) -> tuple[Quantity, ...]:
     return PredictedScore(), AgainstAll()
 
 
-def a_few(data: Data, count: int) -> list[int]:
+def choose_examples(data: Data, count: int) -> list[int]:
     """Which examples to show: the first of each class, then the second of each, up to `count`.
 
-    >>> a_few(Data(torch.zeros(5, 1), torch.tensor([0, 0, 0, 1, 1]), ("a", "b")), 3)
+    >>> choose_examples(Data(torch.zeros(5, 1), torch.tensor([0, 0, 0, 1, 1]), ("a", "b")), 3)
     [0, 3, 1]
     """
     seen = [0] * len(data.classes)

@@ -1,31 +1,38 @@
-"""Hardening: what a hardened model, or a board of defences, looks like on a page."""
+"""The page of a hardened model, or of a board of defences."""
 
 from __future__ import annotations
 
 from modelkeep.core.results import Estimate
 from modelkeep.harden import Hardened, Scoreboard
-from modelkeep.report.measure import percent
+from modelkeep.report.attack import health_notes
+from modelkeep.report.page import Card, Page, Part, Table
 from modelkeep.report.picture import Picture
+from modelkeep.report.verdicts import hardening_verdict
 
 
-def hardening_verdict(found: Hardened | Scoreboard) -> str:
-    """What was found, in one or two sentences."""
-    if isinstance(found, Hardened):
-        return (
-            f"Under {found.attack} in {found.norm} at radius {found.radius:g}, accuracy goes from "
-            f"{percent(found.attacked_before.value)} to {percent(found.attacked_after.value)}, and on clean inputs "
-            f"from {percent(found.clean_before.value)} to {percent(found.clean_after.value)}. "
-            f"Verdict: {found.verdict}."
+def hardening_page(found: Hardened | Scoreboard, *, model_name: str, data_name: str) -> Page:
+    """The page of what hardening changed, or of which defences hold."""
+    caption = "Accuracy, with its 95 % interval, under an attack that knows the defence."
+    pictures = {"harden.png": Picture.of(found.draw(), "Accuracy before and after", caption)}
+    if isinstance(found, Scoreboard):
+        health = tuple(f"{name}: {note}" for name, score in found.scores.items() for note in score.health)
+    else:
+        health = found.health
+        pictures["harden-training.png"] = Picture.of(
+            found.training.draw(), "Loss and accuracy during training", "How the training went."
         )
-    by_verdict = {
-        verdict: [n for n, s in found.scores.items() if s.verdict == verdict] for verdict in ("holds", "unclear")
-    }
-    hold, unclear = (", ".join(names) or "none" for names in by_verdict.values())
-    return f"Against an attack that knows them, these defences hold: {hold}. Unclear: {unclear}. The others do not."
+    return Page(
+        result=found,
+        title=f"Hardening {model_name} on {data_name}",
+        verdict=hardening_verdict(found),
+        cards=tuple(Card.of_share(title, share) for title, share in _measures(found).items()),
+        notes=health_notes(health),
+        parts=(Part("In figures", tables=(Table(found.rows()),)), Part("Pictures", pictures=tuple(pictures.values()))),
+        pictures=pictures,
+    )
 
 
-def hardening_cards(found: Hardened | Scoreboard) -> dict[str, Estimate]:
-    """The main measures."""
+def _measures(found: Hardened | Scoreboard) -> dict[str, Estimate]:
     if isinstance(found, Hardened):
         return {
             "clean, before": found.clean_before,
@@ -39,21 +46,3 @@ def hardening_cards(found: Hardened | Scoreboard) -> dict[str, Estimate]:
         "undefended, attacked": found.attacked,
         f"the best, attacked: {best}": found.scores[best].adaptive,
     }
-
-
-def hardening_pictures(found: Hardened | Scoreboard) -> dict[str, Picture]:
-    """The pictures by the names of their files."""
-    caption = "Accuracy, with its 95 % interval, under an attack that knows the defence."
-    pictures = {"harden.png": Picture.of(found.draw(), "Accuracy before and after", caption)}
-    if isinstance(found, Hardened):
-        pictures["harden-training.png"] = Picture.of(
-            found.training.draw(), "Loss and accuracy during training", "How the training went."
-        )
-    return pictures
-
-
-def hardening_notes(found: Hardened | Scoreboard) -> tuple[str, ...]:
-    """What the attacks noticed."""
-    if isinstance(found, Hardened):
-        return found.health
-    return tuple(f"{name}: {note}" for name, score in found.scores.items() for note in score.health)

@@ -1,29 +1,126 @@
-"""The pages that people read: one look for all of them, each one HTML file that opens offline."""
+"""Page: the one form of all pages that people read. Each is one HTML file that opens offline."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from modelkeep.core.errors import ModelKeepError
 from modelkeep.core.files import replace_file
+from modelkeep.report.measure import percent
+from modelkeep.report.picture import Picture
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from modelkeep.core.results import Estimate, Result
+    from modelkeep.report.explanations import Explanations
 
 
-def environment() -> Environment:
-    """The templates of all pages; each extends `base.html`: its look, its pieces and the footer."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+@dataclass(frozen=True)
+class Card:
+    """A main measure: its name, its value and its interval as a person reads them.
 
-    return Environment(
-        loader=PackageLoader("modelkeep.report"),
-        autoescape=True,  # class names and file names come from outside
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    A `span` is drawn on a line from 0 to 1.
+    """
+
+    title: str
+    value: str
+    interval: str
+    span: Estimate | None = None
+
+    @classmethod
+    def of_share(cls, title: str, share: Estimate) -> Self:
+        """A share between 0 and 1, in per cent."""
+        interval = f"{percent(share.low)} to {percent(share.high)}, {share.n} examples"
+        return cls(title, percent(share.value), interval, share)
+
+    @classmethod
+    def of_difference(cls, title: str, difference: Estimate) -> Self:
+        """A difference of shares, in per cent with its sign."""
+        low, high = 100 * difference.low, 100 * difference.high
+        interval = f"{low:+.1f} to {high:+.1f} %, {difference.n} examples"
+        return cls(title, f"{100 * difference.value:+.1f} %", interval)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that a person should know. `severity` gives its colour: high, medium, low, unclear or good."""
+
+    severity: str
+    label: str
+    title: str
+    text: str
+    remedy: str = ""
+    taxonomy: tuple[str, ...] = ()
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text. With a `summary` it is folded behind that line, unless it is `open`."""
+
+    rows: Sequence[Sequence[str]]
+    header: Sequence[str] = ()
+    summary: str = ""
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of a page: its tables, its explanations, its pictures."""
+
+    title: str
+    lead: str = ""
+    tables: tuple[Table, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    explanations: Explanations | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A result as a page: what was found, the main measures, what to know, then section by section.
+
+    `repeats` are the results whose command and Python line the page shows; by default the result itself. `pictures`
+    are written as files of their own, too, by these names.
+    """
+
+    result: Result
+    title: str
+    verdict: str = ""
+    lead: str = ""
+    cards: tuple[Card, ...] = ()
+    notes: tuple[Note, ...] = ()
+    notes_title: str = ""
+    parts: tuple[Part, ...] = ()
+    pictures: Mapping[str, Picture] = field(default_factory=dict)
+    repeats: tuple[Result, ...] = ()
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands and the Python lines that give this result again."""
+        lines = [line for found in self.repeats or (self.result,) for line in (found.command, found.python)]
+        return [line for line in dict.fromkeys(lines) if line]
+
+    def render(self) -> str:
+        """The page as self-contained HTML."""
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+
+        environment = Environment(
+            loader=PackageLoader("modelkeep.report"),
+            autoescape=True,  # class names and file names come from outside
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        return environment.get_template("page.html").render(page=self, provenance=self.result.provenance)
+
+    def write(
+        self, folder: str | Path, html: str, record: str, others: Mapping[str, str | bytes] | None = None
+    ) -> tuple[Path, ...]:
+        """Write the page, the result as JSON, the `others` and the pictures; each file whole or not at all."""
+        pictures = {name: picture.png for name, picture in self.pictures.items()}
+        return write_files(folder, {html: self.render(), record: self.result.to_json(), **(others or {}), **pictures})
 
 
 def write_files(folder: str | Path, files: Mapping[str, str | bytes]) -> tuple[Path, ...]:
@@ -31,14 +128,14 @@ def write_files(folder: str | Path, files: Mapping[str, str | bytes]) -> tuple[P
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return tuple(_replace(folder / name, content) for name, content in files.items())
+        return tuple(_write(folder / name, content) for name, content in files.items())
     except OSError as error:
         raise ModelKeepError(
             f"The report cannot be written to '{folder}': {error.strerror}. Name another folder with --out."
         ) from error
 
 
-def _replace(path: Path, content: str | bytes) -> Path:
+def _write(path: Path, content: str | bytes) -> Path:
     with replace_file(path) as unfinished:
         unfinished.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
     return path

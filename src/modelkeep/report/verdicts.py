@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from modelkeep.bias import Amplification
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from modelkeep.completion.hardness import SCRATCH, Bound, Hardness
+from modelkeep.harden import Hardened, Scoreboard
 from modelkeep.report.measure import percent
+
+if TYPE_CHECKING:
+    from modelkeep.bias import Amplification
+    from modelkeep.report.attack import AttackReport
 
 
 def amplification_verdict(found: Amplification) -> str:
-    """What was found, in one or two sentences."""
+    """Whether the model amplifies bias, and towards which class."""
     share, tilt = found.amplification, found.majority
     points = f"{100 * abs(share.value):.1f} points ({100 * share.low:+.1f} to {100 * share.high:+.1f})"
     if found.p_value > 0.05:
@@ -23,3 +31,67 @@ def amplification_verdict(found: Amplification) -> str:
         )
     direction, more = ("amplifies", "more") if share.value > 0 else ("reverses", "less")
     return f"It {direction} bias: '{tilt}' is predicted {points} {more} often than it occurs (p = {found.p_value:.2g})."
+
+
+def attack_verdict(found: AttackReport) -> str:
+    """What an attack achieved, and how far to trust that."""
+    if found.success is None:
+        return "There was nothing to attack: the model gave the wanted answers before any change."
+    if found.target is not None:
+        first = f"{found.attack} makes it answer '{found.target}' on {percent(found.success.value)} of the examples."
+    elif found.median_distance is not None and found.size == "the smallest change":
+        first = f"Half of what {found.attack} found is within {found.median_distance:.3g} in {found.norm}."
+    else:
+        first = (
+            f"The model is right on {percent(found.clean.value)} of {found.robust.n} examples, and after "
+            f"{found.attack} in {found.norm}, {found.size}, on {percent(found.robust.value)}."
+        )
+    if found.health:
+        return f"{first} It may be weaker than that: {found.health[0]}."
+    return f"{first} A better attack may find more; what was found is real."
+
+
+def hardening_verdict(found: Hardened | Scoreboard) -> str:
+    """What hardening changed, or which defences hold."""
+    if isinstance(found, Hardened):
+        return (
+            f"Under {found.attack} in {found.norm} at radius {found.radius:g}, accuracy goes from "
+            f"{percent(found.attacked_before.value)} to {percent(found.attacked_after.value)}, and on clean inputs "
+            f"from {percent(found.clean_before.value)} to {percent(found.clean_after.value)}. "
+            f"Verdict: {found.verdict}."
+        )
+    by_verdict = {
+        verdict: [n for n, s in found.scores.items() if s.verdict == verdict] for verdict in ("holds", "unclear")
+    }
+    hold, unclear = (", ".join(names) or "none" for names in by_verdict.values())
+    return f"Against an attack that knows them, these defences hold: {hold}. Unclear: {unclear}. The others do not."
+
+
+def completion_verdict(hardness: Hardness) -> str:
+    """The hardest and the easiest part to get back, and the strongest procedure."""
+    bounds = hardest_first(hardness)
+    hardest, easiest = bounds[0], bounds[-1]
+    procedure, parts = Counter(bound.procedure for bound in bounds).most_common(1)[0]
+    if len(bounds) == 1:
+        return f"To get '{hardest.part}' back takes at most {_share(hardest)}."
+    named = "no procedure is faster than training from scratch" if procedure == SCRATCH else f"{procedure} is strongest"
+    where = "for all parts" if parts == len(bounds) else f"for {parts} of {len(bounds)} parts"
+    if hardest.hardness.value == easiest.hardness.value:
+        return f"To get any of the {len(bounds)} parts back takes at most {_share(hardest)}; {named} {where}."
+    return (
+        f"The hardest part to get back is '{hardest.part}', with at most {_share(hardest)}; the easiest is "
+        f"'{easiest.part}', with at most {_share(easiest)}. Among the procedures, {named} {where}."
+    )
+
+
+def hardest_first(hardness: Hardness) -> tuple[Bound, ...]:
+    """The bound of each part for as much of the original progress as was asked for, the hardest part first."""
+    bounds = (hardness.bound(part, hardness.alphas[-1]) for part in hardness.parts)
+    return tuple(sorted(bounds, key=lambda bound: -bound.hardness.value))
+
+
+def _share(bound: Bound) -> str:
+    by = (
+        "nothing tried was faster than training from scratch" if bound.procedure == SCRATCH else f"by {bound.procedure}"
+    )
+    return f"{100 * bound.hardness.value:.0f} % of the original training ({by})"

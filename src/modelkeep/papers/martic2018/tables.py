@@ -16,6 +16,7 @@ from modelkeep.papers.martic2018.supervised_trials import retrainings
 from modelkeep.papers.result import Claim, mean
 from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.report.completion import completion_page
+from modelkeep.report.page import write_files
 from modelkeep.study.record import Record
 from modelkeep.study.study import StudyResult
 
@@ -31,10 +32,11 @@ class CompletionTable(PaperTable, kind="completion-table"):
 
     def pages(self, folder: Path) -> tuple[Path, ...]:
         """A page for each network or agent, such as alexnet.html."""
-        return tuple(
-            completion_page(found, folder / f"{name.lower().replace(' ', '-')}.html", subject=name)
+        pages = {
+            f"{name.lower().replace(' ', '-')}.html": completion_page(found, subject=name).render()
             for name, found in self.hardness.items()
-        )
+        }
+        return write_files(folder, pages)
 
 
 def reported(

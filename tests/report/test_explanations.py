@@ -1,4 +1,4 @@
-"""The pages of explain and bias in a real browser: they open offline, and another slice shows another picture."""
+"""The page of explanations in a real browser: they open offline, and another slice shows another picture."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ from torch import nn
 
 from browser import chromium
 from modelkeep import Data, Model
-from modelkeep.bias import SparseMitigation
 from modelkeep.core.slices import Place
 from modelkeep.explain import AgainstAll, ClassScore, Contrast, IntegratedGradients, PredictedScore
-from modelkeep.report import (
-    a_few,
-    bias,
-    explanations,
-    render_explanations,
-    usual_quantities,
-    write_bias,
-    write_explanations,
-)
+from modelkeep.report import explain_examples, explanations_page
+from modelkeep.report.explanations import choose_examples, usual_quantities
 from modelkeep.zoo import datasets
-from modelkeep.zoo.architectures import dense, small_cnn
+from modelkeep.zoo.architectures import small_cnn
 
 # What a person sees of a page: which sections are shown, and which pictures.
 SHOWN = """
@@ -40,7 +32,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits, explained at three slices by a network that need not know anything."""
     torch.manual_seed(0)
     model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=datasets.load("digits").classes)
-    found = explanations(
+    found = explain_examples(
         model,
         datasets.load("digits", "test"),
         [3, 1, 4],
@@ -50,7 +42,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sheets=1,
         seed=0,
     )
-    written, *_ = write_explanations(found, tmp_path_factory.mktemp("pages"))
+    written, *_ = explanations_page(found).write(tmp_path_factory.mktemp("pages"), "explain.html", "explain.json")
     return written
 
 
@@ -61,7 +53,7 @@ def test_another_slice_shows_another_picture(page: Path, tmp_path: Path) -> None
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page.read_text()), "the page must need no other file"
     with chromium(tmp_path / "profile") as browser:
         browser.get(page.as_uri())
-        assert browser.title == "ModelKeep: what Sequential looks at in digits"
+        assert browser.title == "ModelKeep: What Sequential looks at in digits"
         assert browser.execute_script(SHOWN) == ["at-1 Where each quantity comes from, at input"]
         browser.find_element(By.CSS_SELECTOR, "label[for=slice-2]").click()
         inner = ["at-2 Where each quantity comes from, at conv2_relu; What the strongest units at conv2_relu stand for"]
@@ -91,42 +83,21 @@ def test_on_paper_every_slice_is_shown(page: Path, tmp_path: Path) -> None:
         assert browser.execute_script(labels) == 0
 
 
-def test_the_bias_page_opens_and_reads_well(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    data = datasets.load("breast-cancer", "test")
-    model = Model(dense([30], 2), input_shape=(30,), classes=data.classes, bounds=None)
-    found = bias(model, data, train=datasets.load("breast-cancer"), mitigation=SparseMitigation(), seed=0)
-    written, *_ = write_bias(found, tmp_path / "out")
-    with chromium(tmp_path / "profile") as browser:
-        browser.get(written.as_uri())
-        text = browser.execute_script("return document.querySelector('main').innerText")
-        assert found.verdict in text
-        assert "Before and after" in text
-        images = browser.execute_script("return [...document.images].map(i => i.complete && i.naturalWidth > 100)")
-        assert images == [True] * 3
-        assert browser.get_log("browser") == []
-        for width in (1200, 400):
-            browser.set_window_size(width, 900)
-            assert browser.execute_script(TOO_WIDE) <= 0, f"the page is too wide at {width} px"
-
-
-def test_names_from_outside_cannot_run_in_the_page(tmp_path: Path) -> None:
+def test_names_from_outside_cannot_run_in_the_page() -> None:
     evil = "<script>document.title='stolen'</script>"
     x = torch.rand(40, 3, generator=torch.Generator().manual_seed(0))
     model = Model(nn.Linear(3, 2), input_shape=(3,), classes=(evil, "b"))
     data = Data(x, model.predict(x), (evil, "b"), name=evil, features=(evil, "f", "g"))
-    found = explanations(model, data, [0, 1], places=[Place("input")], quantities=(ClassScore(evil),), seed=0)
-    page = render_explanations(found)
+    found = explain_examples(model, data, [0, 1], places=[Place("input")], quantities=(ClassScore(evil),), seed=0)
+    page = explanations_page(found).render()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
-    written, *_ = write_bias(bias(model, data, seed=0), tmp_path)
-    assert "<script>" not in written.read_text()
 
 
-def test_a_few_are_the_first_of_each_class() -> None:
+def test_chosen_examples_are_the_first_of_each_class() -> None:
     data = Data(torch.zeros(7, 1), torch.tensor([2, 2, 0, 0, 0, 2, 0]), ("a", "b", "c"))
-    assert a_few(data, 5) == [2, 0, 3, 1, 4]
-    assert a_few(data, 99) == [2, 0, 3, 1, 4, 5, 6]
+    assert choose_examples(data, 5) == [2, 0, 3, 1, 4]
+    assert choose_examples(data, 99) == [2, 0, 3, 1, 4, 5, 6]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""`modelkeep audit`: when it fails for CI, which settings it hands on, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.running import Run
+from modelkeep import Data, Model
+from modelkeep.audit import Audit, Finding, Section, Settings
+from modelkeep.audit.findings import Severity
+from modelkeep.core.results import measured
+
+
+@pytest.fixture
+def audits(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """In place of the checks, findings of the severities that `--slice` names; the settings of each audit."""
+    seen: list[Settings] = []
+
+    def run(model: Model, data: Data, settings: Settings, *, seed: int, name: str) -> Audit:
+        seen.append(settings)
+        severities: Any = (settings.slice or "good").split(",")
+        with measured(seed) as provenance:
+            sections = tuple(Section("s", "l", findings=(_finding(severity),)) for severity in severities)
+            return Audit(
+                provenance=provenance(),
+                model_name=name,
+                data_name=data.name,
+                description="",
+                headline=(),
+                sections=sections,
+            )
+
+    monkeypatch.setattr("modelkeep.audit.audit", run)
+    return seen
+
+
+def _finding(severity: Severity) -> Finding:
+    return Finding(f"test.{severity}", severity, f"A {severity} one", "Measured.", "Means.", "Do.")
+
+
+@pytest.mark.parametrize(
+    ("severities", "fail_on", "code"),
+    [
+        ("high", "high", 2),
+        ("medium", "high", 0),
+        ("high", "medium", 2),
+        ("good,medium", "medium", 2),
+        ("low,unclear,good", "medium", 0),
+        ("high,medium", "never", 0),
+    ],
+)
+def test_it_fails_on_a_finding_as_severe_as_asked(
+    modelkeep: Run, digits_model: Path, audits: list[Settings], severities: str, fail_on: str, code: int
+) -> None:
+    run = modelkeep("audit", digits_model, "--data", "digits", "--slice", severities, "--fail-on", fail_on)
+    assert run.code == code, run.err
+
+
+def test_the_options_are_the_settings(modelkeep: Run, digits_model: Path, audits: list[Settings]) -> None:
+    options = ["--examples", "7", "--steps", "3", "--attack", "fgsm"]
+    assert modelkeep("audit", digits_model, "--data", "digits", *options).code == 0
+    assert audits == [Settings(examples=7, steps=3, attack="fgsm")]
+
+
+def test_it_names_the_report_and_the_gravest_findings(
+    modelkeep: Run, digits_model: Path, audits: list[Settings], tmp_path: Path
+) -> None:
+    run = modelkeep("audit", digits_model, "--data", "digits", "--slice", "good,low,high,medium")
+    assert run.code == 0, run.err
+    assert str(tmp_path / "modelkeep-out" / "report.html") in run.out
+    places = [run.out.find(f"A {severity} one") for severity in ("high", "medium", "low")]
+    assert places == sorted(places)
+    assert places[0] > 0
+    assert "A good one" not in run.out
+    run = modelkeep("audit", digits_model, "--data", "digits", "--json")
+    assert json.loads(run.out) == json.loads((tmp_path / "modelkeep-out" / "run.json").read_text())
+
+
+def test_an_unknown_attack_is_named_with_its_nearest(modelkeep: Run, digits_model: Path) -> None:
+    run = modelkeep("audit", digits_model, "--data", "digits", "--examples", "4", "--attack", "pdg")
+    assert run.code == 1
+    assert "There is no attack 'pdg'. Did you mean 'pgd'" in run.err
