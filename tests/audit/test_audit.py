@@ -55,7 +55,7 @@ def test_the_checks_come_from_the_registry_with_the_settings_that_they_have() ->
     assert plan["accuracy"] == CheckAccuracy()
     assert plan["influence"] == CheckInfluence(examples=7, slice="linear1")
     assert list(Settings(checks=("shortcuts", "accuracy")).plan()) == ["shortcuts", "accuracy"]
-    with pytest.raises(InputError, match="There is no check 'accurate'. Did you mean 'accuracy'"):
+    with pytest.raises(InputError, match=r"There is no check 'accurate'\. Did you mean 'accuracy'"):
         Settings(checks=("accurate",)).plan()
 
 
