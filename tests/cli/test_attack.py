@@ -92,7 +92,11 @@ def test_all_attacks_are_listed(modelkeep: Run) -> None:
 def test_universal_perturbations_have_a_result_of_their_own(modelkeep: Run, cancer_model: Path, tmp_path: Path) -> None:
     run = modelkeep("attack", cancer_model, "--data", "breast-cancer", "--method", "upset", "--radius", "0.5")
     assert run.code == 0, run.err
-    assert {path.name for path in (tmp_path / "modelkeep-out").iterdir()} == {"attack.html", "attack.json", "attack.png"}
+    assert {path.name for path in (tmp_path / "modelkeep-out").iterdir()} == {
+        "attack.html",
+        "attack.json",
+        "attack.png",
+    }
     found = Result.from_json((tmp_path / "modelkeep-out" / "attack.json").read_text())
     assert isinstance(found, Upset)
     assert found.radius == 0.5
