@@ -1,6 +1,6 @@
 """A worked example: a mark that goes with one class in training, and how ModelKeep finds it.
 
-Thesis 002 tells of a model that recognises dogs by their tennis balls. Here the digit 3 has a bright ball in a corner,
+Leino2022 tells of a model that recognises dogs by their tennis balls. Here the digit 3 has a bright ball in a corner,
 in training and in testing, so accuracy says nothing. Run it with: python examples/planted_feature.py [FOLDER]
 """
 

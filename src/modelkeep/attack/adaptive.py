@@ -1,4 +1,4 @@
-"""BPDA and EOT: attack a model through its non-differentiable or random parts (Athalye et al. 2018).
+"""BPDA and EOT: attack a model through its non-differentiable or random parts (Athalye2018).
 
 Each makes a model that any attack can be given instead of the defended one. It shares the weights of the original, so
 it follows when that is trained; everything else is a copy, and the original stays as it is.

@@ -1,4 +1,4 @@
-"""Model completion: how much training it takes to get the missing part of a model back (paper 000).
+"""Model completion: how much training it takes to get the missing part of a model back (Martic2018).
 
 Agents of reinforcement learning are completed in `modelkeep.completion.agents`, which needs the extra `rl`.
 """

@@ -123,7 +123,7 @@ class Ball:
         """The nearest offsets of l1 length at most `radius` that keep `original` within the bounds.
 
         Each size is cut by one threshold per example, to no less than 0 and no more than the room up to its bound. To
-        cut first and put into the bounds afterwards would waste the length that is lost there (Croce & Hein 2021).
+        cut first and put into the bounds afterwards would waste the length that is lost there (Croce2021).
         """
         size, room = offset.flatten(1).abs(), offset.new_tensor(torch.inf)
         if self.bounds is not None:

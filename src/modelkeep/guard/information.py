@@ -1,4 +1,4 @@
-"""Information: how close any recovery can come to the clean predictions (lemma 2 of paper 003), estimated.
+"""Information: how close any recovery can come to the clean predictions (lemma 2 of Tang2024), estimated.
 
 Lemma 2: E‖ỹ − y‖² ≥ d/(2πe) · exp(2/d · h(Y|Ŷ)). The paper writes it with d = C. Confidences sum to one, so their
 density lives on the simplex of C − 1 dimensions and has none in C (h would be −∞). We therefore take d = C − 1 and

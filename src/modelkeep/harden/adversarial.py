@@ -1,4 +1,4 @@
-"""Adversarial training: the loss on inputs that an attack has moved, in four forms (thesis 004, equation 5.2)."""
+"""Adversarial training: the loss on inputs that an attack has moved, in four forms (Saha2020, equation 5.2)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Adversarial:
 
 
 def pgd_training(radius: float | Schedule, norm: Norm = "linf", *, steps: int = 10) -> Adversarial:
-    """Madry et al. (2018): PGD from a random start, at `steps` + 1 times the cost of plain training.
+    """Madry2018: PGD from a random start, at `steps` + 1 times the cost of plain training.
 
     >>> from torch import nn
     >>> from modelkeep import Data
@@ -76,7 +76,7 @@ def pgd_training(radius: float | Schedule, norm: Norm = "linf", *, steps: int = 
 
 
 def fgsm_training(radius: float | Schedule, norm: Norm = "linf") -> Adversarial:
-    """Goodfellow et al. (2015): one step from the example to the edge of the ball, at twice the cost.
+    """Goodfellow2015: one step from the example to the edge of the ball, at twice the cost.
 
     Known to overfit to its own attack, which then finds nothing while PGD finds everything: see the score.
     """
@@ -84,13 +84,13 @@ def fgsm_training(radius: float | Schedule, norm: Norm = "linf") -> Adversarial:
 
 
 def fast_training(radius: float | Schedule, norm: Norm = "linf") -> Adversarial:
-    """Wong et al. (2020), "Fast is better than free": one step of 1.25 radii from a random start, at twice the cost."""
+    """Wong2020: one step of 1.25 radii from a random start, at twice the cost."""
     return Adversarial(radius, norm, 1, 1.25, random_start=True)
 
 
 @dataclass
 class Free:
-    """Shafahi et al. (2019), adversarial training for free: one backward pass moves the weights and the inputs.
+    """Shafahi2019, adversarial training for free: one backward pass moves the weights and the inputs.
 
     The perturbation is kept from step to step and from batch to batch. Give it a recipe with `replays` (4 to 10), so
     that it can grow on the same examples, and with as many times fewer epochs: then it costs as much as plain

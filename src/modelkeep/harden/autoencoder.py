@@ -1,4 +1,4 @@
-"""A deep contractive autoencoder in front of a network (Gu & Rigazio 2014; thesis 004, section 2.3.1).
+"""A deep contractive autoencoder in front of a network (Gu2014; Saha2020, section 2.3.1).
 
 It learns to give clean inputs back from noisy ones, through narrow layers that hardly move when the input does. An
 attack on both together finds more than one on the network alone, and through it gradients flow: no `bpda` is needed.

@@ -1,4 +1,4 @@
-"""Feature denoising: blocks inside a network that smooth its feature maps (Xie et al. 2019; thesis 004, section 2.3.1).
+"""Feature denoising: blocks inside a network that smooth its feature maps (Xie2019; Saha2020, section 2.3.1).
 
 A block is a denoising operation, a 1×1 convolution and a residual connection. The convolution starts at zero, so a
 network with new blocks gives the same logits as without them; what the blocks do is learned in (adversarial) training.

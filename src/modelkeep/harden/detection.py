@@ -1,4 +1,4 @@
-"""Detectors: they answer nothing themselves, but raise an alarm at inputs that look attacked (thesis 004, 2.3.2).
+"""Detectors: they answer nothing themselves, but raise an alarm at inputs that look attacked (Saha2020, 2.3.2).
 
 A detector is a score of suspicion and a threshold. It is judged twice: here on the examples of an attack that does not
 know it, and in `evasion` by an attack that wants to fool the model and stay unnoticed.

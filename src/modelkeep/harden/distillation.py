@@ -1,6 +1,6 @@
-"""Defensive distillation (Papernot et al. 2016): a network that learns the softened answers of another one.
+"""Defensive distillation (Papernot2016): a network that learns the softened answers of another one.
 
-It hides the gradient and does not make the network robust (Carlini & Wagner 2017): the score says so.
+It hides the gradient and does not make the network robust (Carlini2017): the score says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evasion: an attack that knows the detector, fools the model and stays unnoticed (after Carlini & Wagner 2017)."""
+"""Evasion: an attack that knows the detector, fools the model and stays unnoticed (after Carlini2017)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Input-gradient regularisation (Ross & Doshi-Velez 2018; thesis 004, section 2.3.1): a loss that is flat around x."""
+"""Input-gradient regularisation (Ross2018; Saha2020, section 2.3.1): a loss that is flat around x."""
 
 from __future__ import annotations
 

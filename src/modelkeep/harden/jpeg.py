@@ -1,4 +1,4 @@
-"""JPEG compression as a module: what survives the quantisation of 8×8 cosine transforms (Dziugaite et al. 2016).
+"""JPEG compression as a module: what survives the quantisation of 8×8 cosine transforms (Dziugaite2016).
 
 Written in torch rather than by a codec: batched, on any device and for any number of channels. It is the lossy half of
 JPEG only (the rest is lossless coding), without subsampling of colours (4:4:4). Its gradient is zero: use `bpda`.

@@ -1,4 +1,4 @@
-"""Feature squeezing (Xu et al. 2018): an input is suspicious if the answer changes when fine detail is squeezed out."""
+"""Feature squeezing (Xu2018): an input is suspicious if the answer changes when fine detail is squeezed out."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def feature_squeezing(
     Args:
         model: The model to watch over; its weights are shared with the detector.
         clean: Clean examples, on which the threshold is chosen.
-        squeezers: Modules on inputs in the owner's units; one bit per value and a 2×2 median by default, as Xu et al.
+        squeezers: Modules on inputs in the owner's units; one bit per value and a 2×2 median by default, as in Xu2018.
             take for MNIST.
         false_positive_rate: The share of clean examples that may be flagged.
     """

@@ -1,4 +1,4 @@
-"""TRADES (Zhang et al. 2019): accuracy on the examples, and the same answers all around them."""
+"""TRADES (Zhang2019): accuracy on the examples, and the same answers all around them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A trained detector: a second network that learns to tell attacked inputs from clean ones (thesis 004, 2.3.2).
+"""A trained detector: a second network that learns to tell attacked inputs from clean ones (Saha2020, 2.3.2).
 
-It sees the inputs themselves or what the model makes of them at a slice (Metzen et al. 2017).
+It sees the inputs themselves or what the model makes of them at a slice (Metzen2017).
 """
 
 from __future__ import annotations

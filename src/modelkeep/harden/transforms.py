@@ -65,7 +65,7 @@ def preprocessing_of(model: Model) -> nn.Module:
 
 
 class Foveate(nn.Module):
-    """Look at the middle only (Luo et al. 2015): crop the central `share` of each side and stretch it to full size."""
+    """Look at the middle only (Luo2015): crop the central `share` of each side and stretch it to full size."""
 
     def __init__(self, share: float = 0.8) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Foveate(nn.Module):
 class RandomResize(nn.Module):
     """Shrink each image to a random share of its size, at least `smallest`, and put it at a random place on `fill`.
 
-    Xie et al. (2018) enlarge 299 pixels to up to 331 and pad to 331; as not every network takes larger images, the
+    Xie2018 enlarges 299 pixels to up to 331 and pads to 331; as not every network takes larger images, the
     result here has the size of the input. Differentiable for any one draw: attack it with `eot`.
     """
 
@@ -117,7 +117,7 @@ class RandomResize(nn.Module):
 
 
 class LogitNoise(nn.Module):
-    """Gaussian noise of standard deviation `scale` on the logits (after Nguyen & Sinha 2018)."""
+    """Gaussian noise of standard deviation `scale` on the logits (after Nguyen2018)."""
 
     def __init__(self, scale: float = 1.0) -> None:
         super().__init__()

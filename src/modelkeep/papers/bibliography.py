@@ -49,6 +49,7 @@ Espeholt2018 | Lasse Espeholt et al. | IMPALA: scalable distributed deep-RL with
 Fortunato2018 | Meire Fortunato et al. | Noisy networks for exploration | ICLR
 Golub1999 | Todd Golub et al. | Molecular classification of cancer: class discovery and class prediction by gene expression monitoring | Science
 Goodfellow2015 | Ian Goodfellow, Jonathon Shlens, Christian Szegedy | Explaining and harnessing adversarial examples | ICLR
+Gu2014 | Shixiang Gu, Luca Rigazio | Towards deep neural network architectures robust to adversarial examples | arXiv 1412.5068
 He2015 | Kaiming He et al. | Delving deep into rectifiers: surpassing human-level performance on ImageNet classification | ICCV
 He2016 | Kaiming He et al. | Deep residual learning for image recognition | CVPR
 He2019 | Zecheng He, Tianwei Zhang, Ruby Lee | Model inversion attacks against collaborative inference | ACSAC

@@ -1,4 +1,4 @@
-"""A2C: A3C (Mnih et al. 2016) whose copies of the game act and learn together, in place of asynchronous threads."""
+"""A2C: A3C (Mnih2016) whose copies of the game act and learn together, in place of asynchronous threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from modelkeep.training.batches import derived_seed
 
 @dataclass(frozen=True, kw_only=True)
 class A2CSettings:
-    """How A2C learns; the defaults are appendix A's and, where it says nothing, those of Mnih et al. (2016).
+    """How A2C learns; the defaults are appendix A's and, where it says nothing, those of Mnih2016.
 
     The learning rate falls linearly to 0 over `total` environment steps. The loss is a sum over the n `steps` and over
     all copies, as that of A3C is over the steps of a thread: `epsilon` and `clip` are meant for that.

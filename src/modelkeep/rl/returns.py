@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 def n_step_returns(
     rewards: NDArray[np.float32], ended: NDArray[np.bool_], bootstrap: NDArray[np.float32], discount: float
 ) -> NDArray[np.float32]:
-    """R_t = r_t + γ R_{t+1}, with R_n = V(s_n), and nothing from beyond an end of an episode (Mnih et al. 2016).
+    """R_t = r_t + γ R_{t+1}, with R_n = V(s_n), and nothing from beyond an end of an episode (Mnih2016).
 
     `rewards` and `ended` are `(n, count)`, `bootstrap` is V(s_n) `(count,)`.
 

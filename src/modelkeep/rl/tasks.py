@@ -111,7 +111,7 @@ def let_learn(
             return levels
 
         def games() -> tuple[Environments, ...]:
-            # A lost life ends an episode for whoever learns Atari (Mnih et al.); it is judged by whole games.
+            # A lost life ends an episode for whoever learns Atari (Mnih2016); it is judged by whole games.
             return closing(make_levels(task.game, task.copies, life_ends=task.family == "atari"))
 
         agent = _agent(task, games, network, seed, replay)

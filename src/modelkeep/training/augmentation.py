@@ -70,6 +70,6 @@ class Augmentation:
         return torch.stack(rows, dim=1).view(-1, 2, 3)
 
 
-# Thesis 002, appendix A.4: the pipelines that its tables call "default" and "tfds".
+# Leino2022, appendix A.4: the pipelines that its tables call "default" and "tfds".
 DEFAULT = Augmentation(flip=True, shift=0.2, rotation=20.0, shear=0.1, zoom=0.1)
 TFDS = Augmentation(flip=True, zoom=0.25, brightness=0.2)

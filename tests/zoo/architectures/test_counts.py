@@ -29,7 +29,7 @@ def counts(module: nn.Module) -> list[int]:
     return [count(child) for child in module.children() if count(child)]
 
 
-# Paper 000, table 3 (the same figures in 001): Conv 1 to 5, Linear 1, Linear 2, Logits, and Total.
+# Martic2018, table 3 (the same figures in the ICLR submission): Conv 1 to 5, Linear 1, Linear 2, Logits, and Total.
 TABLE_3 = {
     "standard": ([34944, 614654, 885120, 1327488, 884992, 1052672, 16781312, 4096000], 25677182),
     "large": ([52416, 1382784, 1991232, 2986560, 1991000, 2365440, 37754880, 6144000], 54668312),
@@ -77,7 +77,7 @@ def test_only_images_up_to_226_leave_linear_1_the_256_inputs_of_table_3(side: in
     assert network.get_parameter("linear1.weight").shape == (4096, inputs)
 
 
-# Paper 000, table 4. A convolution is counted with the scale and shift of its batch normalisation, and without a
+# Martic2018, table 4. A convolution is counted with the scale and shift of its batch normalisation, and without a
 # bias (9,536 = 7·7·3·64 + 2·64); the logits have no bias. Section 4's text says that a block has two
 # convolutions, but these counts (and the name, 50 layers) need three: 1×1, 3×3, 1×1.
 TABLE_4 = {
@@ -106,7 +106,7 @@ def test_resnet50_has_50_layers() -> None:
     assert len([name for name in layers if ".skip." not in name]) == 50
 
 
-# Thesis 002 prints no counts; these follow from its lists: K·K·before·after + after, and before·after + after.
+# Leino2022 prints no counts; these follow from its lists: K·K·before·after + after, and before·after + after.
 CERTIFIABLE = {
     "cnn_2c2f": (MNIST, 10, [272, 8224, 156900, 1010]),
     "cnn_4c3f": (MNIST, 10, [320, 16416, 18496, 65600, 1606144, 262656, 5130]),
@@ -145,7 +145,7 @@ def test_the_names_of_a4_count_the_layers_but_for_8c2f(name: str) -> None:
         ("lenet", MNIST, 10, {}, 431_080),
         # LFW in table 8.7 has 1850 features, which is 50 × 37 pixels, and 5 classes.
         ("lenet", (1, 50, 37), 5, {}, 520 + 25_050 + (50 * 9 * 6 + 1) * 500 + 501 * 5),
-        # Thesis 004, 5.4, gives neither widths nor counts: the total that Keras prints for its MNIST example. The
+        # Saha2020, 5.4, gives neither widths nor counts: the total that Keras prints for its MNIST example. The
         # deep net has fewer parameters than the shallow one, so what it gains is not gained by size.
         ("shallow_cnn", MNIST, 10, {}, 1_199_882),
         ("deep_cnn", MNIST, 10, {}, 1_048_394),

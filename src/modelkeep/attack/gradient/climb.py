@@ -111,7 +111,7 @@ class _Climbers:
 
 
 class _SparseClimbers(_Climbers):
-    """In an l1 ball: steps that change few values, and ever fewer as the change gets sparser (Croce & Hein 2021)."""
+    """In an l1 ball: steps that change few values, and ever fewer as the change gets sparser (Croce2021)."""
 
     def __init__(self, start: torch.Tensor, case: Case[Weights]) -> None:
         super().__init__(start, case)

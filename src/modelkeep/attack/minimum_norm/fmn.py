@@ -91,7 +91,7 @@ def _shrunk(change: torch.Tensor, radius: torch.Tensor, norm: AnyNorm) -> torch.
         length = flat.square().sum(dim=1, keepdim=True).sqrt().clamp_min(1e-12)
         return (flat * (limit / length).clamp_max(1)).view_as(change)
     if norm == "l1":
-        # Soft thresholding, with the threshold by sorting (Duchi et al. 2008).
+        # Soft thresholding, with the threshold by sorting (Duchi2008).
         sizes = flat.abs().sort(dim=1, descending=True).values
         thresholds = (sizes.cumsum(dim=1) - limit) / torch.arange(1, flat.shape[1] + 1, device=flat.device)
         last = (sizes > thresholds).sum(dim=1, keepdim=True).clamp_min(1) - 1

@@ -1,4 +1,4 @@
-"""Where the answers bend along a line: the binary search of Rolnick and Kording, as thesis 002 describes it in 8.6.2.
+"""Where the answers bend along a line: the binary search of Rolnick and Kording, as Leino2022 describes it in 8.6.2.
 
 On a line, the logits of a ReLU network are piecewise linear, and each kink is where the line crosses the boundary of a
 unit. A cell of the line whose middle is not the mean of its ends holds a kink and is split, until every cell is linear.

@@ -1,4 +1,4 @@
-"""Lemma 1 of paper 003 with numbers: how far perturbed answers keep a thief from the parameters.
+"""Lemma 1 of Tang2024 with numbers: how far perturbed answers keep a thief from the parameters.
 
 For softmax regression everything in the lemma is known. As many queries as a logit has parameters determine the
 weights: the thief solves log Ỹ = XW (up to a constant per row), and then answers its queries exactly as it was

@@ -1,4 +1,4 @@
-"""Steal the parameters of a small ReLU network by asking for probabilities: thesis 002, section 8.6.2."""
+"""Steal the parameters of a small ReLU network by asking for probabilities: Leino2022, section 8.6.2."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def reidentified(truth: torch.Tensor, guess: torch.Tensor) -> Estimate:
 
 
 def similarity(truth: torch.Tensor, guess: torch.Tensor, span: float, seed: int) -> Estimate | None:
-    """The mean SSIM (Wang et al. 2004) of pictures `(n, c, h, w)` with values of that `span`; None for anything else.
+    """The mean SSIM (Wang2004) of pictures `(n, c, h, w)` with values of that `span`; None for anything else.
 
     Windows of 7×7 pixels with equal weights (of the picture's size where that is smaller) that lie wholly inside.
     """

@@ -1,4 +1,4 @@
-"""The defences of ModelGuard (paper 003), each a small function of a prediction."""
+"""The defences of ModelGuard (Tang2024), each a small function of a prediction."""
 
 from modelkeep.guard.defences.calibration import calibrate_beta, calibrate_threshold
 from modelkeep.guard.defences.mad import MAD

@@ -1,6 +1,6 @@
 """Whose queries look like a thief's: an aid to the operator, not a promise. It never changes an answer.
 
-Two scores per principal. PRADA (Juuti et al., 2019): the distances of natural queries to the nearest earlier one of
+Two scores per principal. PRADA (Juuti2019): the distances of natural queries to the nearest earlier one of
 their class are about normal, those of synthetic ones are not, which the Shapiro–Wilk statistic W tells. Outliers:
 queries from elsewhere get other confidences than the owner's own data, which the Kolmogorov–Smirnov statistic tells. A
 thief who knows this can pass both; an unusual but honest user can fail them.

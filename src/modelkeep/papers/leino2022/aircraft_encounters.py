@@ -21,14 +21,14 @@ from modelkeep.core.errors import bad_parameter
 from modelkeep.training.batches import derived_seed
 
 DIRECTIVES = ("hard left", "left", "clear of conflict", "right", "hard right")
-"""From left to right: neighbours are one degree apart (thesis 002, 7.4.4)."""
+"""From left to right: neighbours are one degree apart (Leino2022, 7.4.4)."""
 ADJACENT = tuple(pairwise(DIRECTIVES))
 """The affinity sets of targeted safe regions: all pairs of adjacent directives."""
 TURNS = (3.0, 1.5, 0.0, -1.5, -3.0)  # degrees per second, left is positive
 WELL_CLEAR = 4_000.0  # feet
 HORIZON = 60  # seconds
 
-# The ranges of ACAS Xu (Katz et al. 2017): feet, radians and feet per second. The distance begins where the two are
+# The ranges of ACAS Xu (Katz2017): feet, radians and feet per second. The distance begins where the two are
 # still well clear: nearer, nothing is left to be decided.
 RANGES = {
     "distance": (WELL_CLEAR, 60_760.0),

@@ -1,4 +1,4 @@
-"""The pictures of chapter 7 of thesis 002: the decision surfaces of figure 7.2, and named sets as in figure 7.5."""
+"""The pictures of chapter 7 of Leino2022: the decision surfaces of figure 7.2, and named sets as in figure 7.5."""
 
 from __future__ import annotations
 

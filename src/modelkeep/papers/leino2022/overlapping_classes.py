@@ -1,4 +1,4 @@
-"""Four classes in the plane that overlap in a chain, as in figure 7.2(a) of thesis 002.
+"""Four classes in the plane that overlap in a chain, as in figure 7.2(a) of Leino2022.
 
 Where two classes overlap, no model can be both right and sure which of the two it is. It can be sure that it is one of
 the two, which is what relaxed guarantees are for. The thesis shows its set only as a picture; ours is made to look

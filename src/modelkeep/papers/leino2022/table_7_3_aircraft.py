@@ -1,4 +1,4 @@
-"""Targeted safe regions as affinity robustness (thesis 002, 7.4.4): the ACAS Xu row of table 7.3.
+"""Targeted safe regions as affinity robustness (Leino2022, 7.4.4): the ACAS Xu row of table 7.3.
 
 Around an encounter the advice may change to an adjacent directive, but not further: "left" to "hard left", never
 "left" to "hard right". An Affinity GloRo Net whose sets are the pairs of adjacent directives certifies that in one

@@ -1,4 +1,4 @@
-"""Findings 1, 2 and 4 of paper 000, and the supervised side of finding 5: ours beside the paper's, with verdicts."""
+"""Findings 1, 2 and 4 of Martic2018, and the supervised side of finding 5: ours beside the paper's, with verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appendix C of paper 000 as it prints it: the hardness of completing AlexNet, ResNet50, A3C, Rainbow and IMPALA.
+"""Appendix C of Martic2018 as it prints it: the hardness of completing AlexNet, ResNet50, A3C, Rainbow and IMPALA.
 
 For α below 1 table C.2 calls the rows between "S1 B1" and "Logits" "S1 B2", "S1 B3", "S1 B4" and "S1 B4 -W". They
 are the first blocks of sections 2, 3 and 4, as at α = 1, in figure 3 and in appendix A; here they have those names.

@@ -1,4 +1,4 @@
-"""Tables 4 and 5 of paper 003 as it prints them: extraction accuracy on CIFAR-100 and on CIFAR-10, in per cent."""
+"""Tables 4 and 5 of Tang2024 as it prints them: extraction accuracy on CIFAR-100 and on CIFAR-10, in per cent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IMPALA (Espeholt et al. 2018): actors and a learner, V-trace between them, and populations of both."""
+"""IMPALA (Espeholt2018): actors and a learner, V-trace between them, and populations of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IMPALA: actors that play with weights of a while ago, and a learner that corrects for it (Espeholt et al. 2018)."""
+"""IMPALA: actors that play with weights of a while ago, and a learner that corrects for it (Espeholt2018)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Population-based training: agents that learn side by side; the worst go on as changed copies of the best.
 
-Jaderberg et al. (2017). Each of the members has its own values of some settings. Now and then the lowest fifth copies
+Jaderberg2017. Each of the members has its own values of some settings. Now and then the lowest fifth copies
 weights and values from a member of the highest fifth (exploit: truncation selection) and multiplies or divides each
 value by 1.2 (explore).
 """
@@ -50,7 +50,7 @@ class Range:
         return math.exp(random.uniform(math.log(self.low), math.log(self.high)))
 
 
-# Espeholt et al., appendix D; they draw ε from 1e-1, 1e-3, 1e-5 and 1e-7.
+# Espeholt2018, appendix D; they draw ε from 1e-1, 1e-3, 1e-5 and 1e-7.
 RANGES = {"entropy_cost": Range(5e-5, 1e-2), "learning_rate": Range(5e-6, 5e-3), "epsilon": Range(1e-7, 1e-1)}
 
 
@@ -66,7 +66,7 @@ def ranges_around(settings: Settings, factor: float = 3.0) -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class PopulationSettings:
-    """How a population evolves; twelve members and these ranges as in model completion, the rest as Jaderberg et al."""
+    """How a population evolves; twelve members and these ranges as in model completion, the rest as Jaderberg2017."""
 
     size: int = 12
     interval: int = 100

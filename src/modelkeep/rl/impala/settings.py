@@ -75,10 +75,10 @@ class Settings:
 
 
 ATARI = Settings(total=50_000_000)
-"""Espeholt et al.'s for Atari: 200 million frames."""
+"""Espeholt2018's for Atari: 200 million frames."""
 
 LAB = Settings(learning_rate=4.8e-4, entropy_cost=2.5e-4, epsilon=0.1, unroll=100, reward="optimistic")
-"""Espeholt et al.'s for DeepMind Lab. The first three are those of their code; in the papers populations find them."""
+"""Espeholt2018's for DeepMind Lab. The first three are those of their code; in the papers populations find them."""
 
 MINATAR = Settings(learning_rate=2e-3, entropy_cost=5e-3, unroll=10, total=500_000)
 """For 32 copies of a MinAtar game and `minatar_network`. The entropy cost was chosen at a constant learning rate: with

@@ -1,4 +1,4 @@
-"""V-trace: what the value should have been, from experience that an older policy made (Espeholt et al., section 4)."""
+"""V-trace: what the value should have been, from experience that an older policy made (Espeholt2018, section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rainbow (Hessel et al. 2017): double, dueling, distributional, noisy, prioritised and n-step Q-learning."""
+"""Rainbow (Hessel2018): double, dueling, distributional, noisy, prioritised and n-step Q-learning."""
 
 from modelkeep.rl.rainbow.agent import Rainbow
 from modelkeep.rl.rainbow.network import RainbowNetwork, atari_rainbow, minatar_rainbow

@@ -1,4 +1,4 @@
-"""Rainbow: the agent of Hessel et al. (2017), which learns distributions over returns from replayed transitions."""
+"""Rainbow: the agent of Hessel2018, which learns distributions over returns from replayed transitions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Rainbow:
         wanted = self.wanted(batch)
         logits = self.network(batch.observations, self.noise)
         predicted = logits[torch.arange(len(wanted), device=self.device), batch.actions].log_softmax(dim=1)
-        # The Kullback-Leibler divergence from the target, which is also the priority (Hessel et al., section 3).
+        # The Kullback-Leibler divergence from the target, which is also the priority (Hessel2018, section 3).
         divergence = (torch.xlogy(wanted, wanted) - wanted * predicted).sum(dim=1)
         loss = (batch.weights * divergence).mean()
         if not isfinite(loss.item()):

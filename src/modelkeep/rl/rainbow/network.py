@@ -11,7 +11,7 @@ from modelkeep.rl.rainbow.noisy import NoisyLinear
 
 
 class RainbowNetwork(Convolutional):
-    """The dueling, distributional, noisy network of Hessel et al. (2017).
+    """The dueling, distributional, noisy network of Hessel2018.
 
     Logits of each action's distribution over the atoms: value + advantage - the mean advantage, for each atom. `linear`
     holds the hidden units of both streams, first those of the value: one layer takes half the time of two. They share

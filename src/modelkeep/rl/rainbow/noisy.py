@@ -10,7 +10,7 @@ from torch.nn import functional
 
 
 class NoisyLinear(nn.Module):
-    """y = (μ_w + σ_w ⊙ ε_w) x + μ_b + σ_b ⊙ ε_b with factorised Gaussian noise (Fortunato et al. 2018, eq. 9–11).
+    """y = (μ_w + σ_w ⊙ ε_w) x + μ_b + σ_b ⊙ ε_b with factorised Gaussian noise (Fortunato2018, eq. 9–11).
 
     The noise is drawn in each call from the generator that the call is given; without one there is none.
     """

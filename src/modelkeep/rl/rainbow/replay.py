@@ -91,7 +91,7 @@ class Replay:
             self.tree.set(self._places(complete), np.full(self.count, self.largest))
 
     def sample(self, size: int, correction: float, random: np.random.Generator) -> Batch:
-        """Draw in proportion to the priorities, one from each of `size` equal parts of their sum (Schaul et al.)."""
+        """Draw in proportion to the priorities, one from each of `size` equal parts of their sum (Schaul2016)."""
         marks = np.arange(1, size + 1) - random.random(size)
         indices = self.tree.find(marks * (self.tree.total / size))
         weights = self.tree.priorities[indices] ** -correction  # (N P(i))^-β up to a factor, which the maximum takes

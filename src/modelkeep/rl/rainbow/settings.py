@@ -10,7 +10,7 @@ from modelkeep.rl.rainbow.frames import Keeping
 
 @dataclass(frozen=True, kw_only=True)
 class RainbowSettings:
-    """The defaults are those of Hessel et al. (2017), table 1. Steps are agent steps: an Atari step is four frames."""
+    """The defaults are those of Hessel2018, table 1. Steps are agent steps: an Atari step is four frames."""
 
     learning_rate: float = 6.25e-5
     adam_epsilon: float = 1.5e-4
@@ -24,7 +24,7 @@ class RainbowSettings:
     learning_starts: int = 20_000  # transitions in the replay before the first update
     steps_per_update: int = 4
     target_every: int = 8_000  # steps
-    priority_exponent: float = 0.5  # Hessel et al.'s ω, the α of Schaul et al. (2016)
+    priority_exponent: float = 0.5  # Hessel2018's ω, the α of Schaul2016
     correction: float = 0.4  # β of the importance weights at the start; it rises to 1 …
     correction_steps: int = 50_000_000  # … within so many steps
     clip_rewards: bool = True  # to [-1, 1]

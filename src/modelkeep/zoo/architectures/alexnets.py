@@ -1,4 +1,4 @@
-"""AlexNet in the three sizes of the model-splitting paper (paper 000, table 3), and a small one for small images."""
+"""AlexNet in the three sizes of the model-splitting paper (Martic2018, table 3), and a small one for small images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDTH = {"standard": 1.0, "large": 1.5, "small": 0.5}
 def alexnet(
     input_shape: Sequence[int], classes: int, size: Literal["standard", "large", "small"] = "standard"
 ) -> nn.Module:
-    """Five convolutions with batch normalisation, two dense layers and logits (paper 000, table 3 and appendix A).
+    """Five convolutions with batch normalisation, two dense layers and logits (Martic2018, table 3 and appendix A).
 
     "large" and "small" have 50 % more and fewer channels and neurons. The table's counts fix the rest: Linear 1
     has 256 inputs per neuron, which is what 224×224 images leave after convolutions and poolings without padding;

@@ -1,4 +1,4 @@
-"""The networks that certified training is compared on: 2C2F, 4C3F, 6C2F and 8C2F (thesis 002, appendix A.4).
+"""The networks that certified training is compared on: 2C2F, 4C3F, 6C2F and 8C2F (Leino2022, appendix A.4).
 
 They have no pooling (a convolution with stride 2 instead), SAME padding, and after each layer but the last MinMax
 (table A.3) or ReLU (table A.4). The last width in the thesis is the number of classes of its data set.
@@ -43,7 +43,7 @@ def cnn_8c2f(input_shape: Sequence[int], classes: int, activation: Activation = 
 
 
 def cnn_8c2f_full(input_shape: Sequence[int], classes: int, activation: Activation = "minmax") -> nn.Module:
-    """The 8C2F with 8 convolutions and 2 dense layers, for Tiny-ImageNet in thesis 002, appendix B.
+    """The 8C2F with 8 convolutions and 2 dense layers, for Tiny-ImageNet in Leino2022, appendix B.
 
     A.4 says that the network which it lists is this one without one convolution and one dense layer.
     """

@@ -1,4 +1,4 @@
-"""Small convolutional networks: the demo's, LeNet as in thesis 002, the shallow and the deep one of thesis 004."""
+"""Small convolutional networks: the demo's, LeNet as in Leino2022, the shallow and the deep one of Saha2020."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def small_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def lenet(input_shape: Sequence[int], classes: int) -> nn.Module:
-    """The LeNet variant of thesis 002, section 8.3.3: 5×5 filters, 20 and 50 channels, 500 neurons, dropout.
+    """The LeNet variant of Leino2022, section 8.3.3: 5×5 filters, 20 and 50 channels, 500 neurons, dropout.
 
     The thesis names no padding; there is none here, as in LeNet.
     """
@@ -47,7 +47,7 @@ def lenet(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def shallow_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
-    """The simple model of thesis 004, section 5.4: two convolutions, one max pooling, two dense layers.
+    """The simple model of Saha2020, section 5.4: two convolutions, one max pooling, two dense layers.
 
     The thesis gives no widths. Here they are those of the usual MNIST example of Keras and PyTorch, which has
     just these layers: 32 and 64 channels, 3×3 filters, 128 neurons.
@@ -56,7 +56,7 @@ def shallow_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def deep_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
-    """The deeper model of thesis 004, section 5.4: a third convolution, everything else as in `shallow_cnn`."""
+    """The deeper model of Saha2020, section 5.4: a third convolution, everything else as in `shallow_cnn`."""
     return plain_cnn(input_shape, classes, [32, 64, 64])
 
 

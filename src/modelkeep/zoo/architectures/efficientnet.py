@@ -10,7 +10,7 @@ from torch import nn
 
 from modelkeep.zoo.architectures.layers import Layers, check
 
-# Per section: blocks, kernel, stride of the first block, expansion, channels (Tan and Le 2019, table 1).
+# Per section: blocks, kernel, stride of the first block, expansion, channels (Tan2019, table 1).
 SECTIONS = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),

@@ -15,7 +15,7 @@ def dense(
 ) -> nn.Module:
     """Hidden layers of the given widths, then logits; `hidden=[]` is logistic regression.
 
-    Without `hidden`: one layer of 2n units for n features, as for the tables of thesis 002, section 8.3.3. The
+    Without `hidden`: one layer of 2n units for n features, as for the tables of Leino2022, section 8.3.3. The
     network for ACAS Xu in its appendix B is `hidden=[1000, 1000, 1000], activation="minmax"`.
 
     >>> [name for name, _ in dense([30], 2).named_children()]

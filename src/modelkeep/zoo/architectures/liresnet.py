@@ -1,4 +1,4 @@
-"""LiResNet: residual networks whose blocks are linear, so that their Lipschitz bound is tight (Hu et al. 2023)."""
+"""LiResNet: residual networks whose blocks are linear, so that their Lipschitz bound is tight (Hu2023)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MAC: the compositional attention network for questions about pictures (Hudson & Manning 2018; thesis 004, fig. 4.2).
+"""MAC: the compositional attention network for questions about pictures (Hudson2018; Saha2020, fig. 4.2).
 
 A chain of cells, each with a control (which part of the question comes now) and a memory (what was found so far).
 """

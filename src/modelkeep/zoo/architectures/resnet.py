@@ -26,7 +26,7 @@ class Block(nn.Module):
 
 
 def resnet50(input_shape: Sequence[int], classes: int) -> nn.Module:
-    """ResNet50 (paper 000, table 4): `conv1`, `section1.block1` … `section4.block3`, `logits` without bias.
+    """ResNet50 (Martic2018, table 4): `conv1`, `section1.block1` … `section4.block3`, `logits` without bias.
 
     "S4 B1 -W" is `section4.block1` without its `skip`. Counts cannot say where a section's first block has its
     stride; here it is the 3×3 convolution, as in most code since.

@@ -10,7 +10,7 @@ from modelkeep.zoo.architectures.layers import Layers, check, classifier
 
 
 def vgg16_bn(input_shape: Sequence[int], classes: int, hidden: Sequence[int] = ()) -> nn.Module:
-    """VGG16-BN: 13 convolutions in five sections (paper 003, table 1; thesis 002, chapter 9), from 32×32 on.
+    """VGG16-BN: 13 convolutions in five sections (Tang2024, table 1; Leino2022, chapter 9), from 32×32 on.
 
     For CIFAR the paper's code has no hidden dense layer; for ImageNet the original has `hidden=[4096, 4096]`.
     Each section halves the image; its convolutions are `section1.conv1` … `section5.conv3`.

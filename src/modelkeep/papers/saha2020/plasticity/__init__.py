@@ -1,1 +1,1 @@
-"""The plasticity hypothesis of thesis 004, chapter 5: its table, its figure, and the experiments that it asks for."""
+"""The plasticity hypothesis of Saha2020, chapter 5: its table, its figure, and the experiments that it asks for."""

@@ -1,4 +1,4 @@
-"""Smaller copies of a trained network: fewer bits per weight, or fewer weights (thesis 004, section 5.2.2)."""
+"""Smaller copies of a trained network: fewer bits per weight, or fewer weights (Saha2020, section 5.2.2)."""
 
 from __future__ import annotations
 

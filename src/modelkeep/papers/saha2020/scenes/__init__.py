@@ -1,6 +1,6 @@
 """CLEVR-like scenes: things that can be drawn and asked about, each question with a program that answers it.
 
-CLEVR (Johnson et al. 2017) renders its scenes in Blender; these are drawn by a few lines of torch, so that a study
+CLEVR (Johnson2017) renders its scenes in Blender; these are drawn by a few lines of torch, so that a study
 needs no download. Words, attributes, relations and the five question families are CLEVR's.
 """
 

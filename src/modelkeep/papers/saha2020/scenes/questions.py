@@ -205,6 +205,6 @@ FAMILIES: dict[str, tuple[Template, ...]] = {
         (_both("exist", "is", "there", "a", "thing"), YES_NO),
     ),
 }
-"""Attribute identification, counting, comparison, spatial relationships and logical operations, as thesis 004 says."""
+"""Attribute identification, counting, comparison, spatial relationships and logical operations, as Saha2020 says."""
 LONGEST = 21
 """Words of "how many things are in front of the small red metal cube and in front of the large blue metal cube"."""
