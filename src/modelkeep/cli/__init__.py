@@ -15,7 +15,7 @@ from modelkeep.cli.complete import complete
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
-from modelkeep.cli.extract import extract
+from modelkeep.cli.extract import ExtractCommand, extract
 from modelkeep.cli.harden import harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
@@ -38,7 +38,7 @@ app.command(cls=method_command("explainer", "integrated-gradients", without=("ca
 app.command(cls=AttackCommand)(attack)
 app.command()(harden)
 app.command(cls=method_command("mitigation", "experts", selectors=("--mitigate",)))(bias)
-app.command()(extract)
+app.command(cls=ExtractCommand)(extract)
 app.command()(complete)
 app.command()(methods)
 app.command()(doctor)

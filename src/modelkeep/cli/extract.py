@@ -7,6 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from modelkeep.cli.method_options import (
+    Choice,
+    chosen_method,
+    given_settings,
+    list_methods,
+    make_method,
+    method_command,
+)
 from modelkeep.cli.model_options import DataSource, Device, InputShape, Label, Seed, Weights, model_and_data
 
 if TYPE_CHECKING:
@@ -18,7 +26,16 @@ if TYPE_CHECKING:
     from modelkeep.extract.target import Returns, Target
 
 
+ExtractCommand = method_command(
+    "extraction",
+    "naive",
+    selectors=("--attack", "--method"),
+    more=[Choice("query-strategy", ("--strategy",), "knockoff"), Choice("guard", ("--defence",))],
+)
+
+
 def extract(
+    context: typer.Context,
     target: Annotated[
         str,
         typer.Argument(help="A model file as for `modelkeep attack`, or the URL of a model: http://…/v2/models/NAME"),
@@ -29,11 +46,12 @@ def extract(
     ] = None,
     queries: Annotated[int, typer.Option(min=4, help="How many questions to ask.")] = 1000,
     strategy: Annotated[str, typer.Option(help="How to choose them; --list shows all.")] = "knockoff",
-    attack: Annotated[str, typer.Option(help="What to make of the answers; --list shows all.")] = "naive",
+    attack: Annotated[
+        str, typer.Option("--attack", "--method", help="What to make of the answers; --list shows all.")
+    ] = "naive",
     defence: Annotated[
-        str | None, typer.Option(help="What stands before the model; of a URL, what the thief believes. See --list.")
+        str | None, typer.Option(help="The guard before the model; of a URL, what the thief assumes. See --list.")
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="The l1 budget of that defence, 0 to 2.")] = 1.0,
     architecture: Annotated[str | None, typer.Option(help="Of the copy, such as small_resnet; default: small.")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="How long the copy is trained.")] = 20,
     curve: Annotated[bool, typer.Option(help="Also measure copies of fewer queries, and draw the curve.")] = True,
@@ -61,7 +79,7 @@ def extract(
 
     * `modelkeep extract model.safetensors --data digits`
 
-    * `modelkeep extract model.safetensors --data digits --defence modelguard-s --epsilon 1 --attack pbayes`
+    * `modelkeep extract model.safetensors --data digits --defence modelguard-s --epsilon 1 --attack partial-bayes`
 
     * `modelkeep extract http://127.0.0.1:8000/v2/models/model --data digits --key-file key --rate 100`
 
@@ -73,9 +91,8 @@ def extract(
     from modelkeep.core import progress
     from modelkeep.core.access import Scores
     from modelkeep.core.errors import InputError
-    from modelkeep.extract.catalogue import ATTACKS, DEFENCES, STRATEGIES, named
-    from modelkeep.extract.curve import fidelity_curve
-    from modelkeep.extract.extraction import extract as steal
+    from modelkeep.core.method import options_of
+    from modelkeep.extract.extraction import Extract
     from modelkeep.extract.target import Guarded
     from modelkeep.zoo import datasets
 
@@ -87,10 +104,10 @@ def extract(
     if queries_from is None and Path(data).expanduser().exists():
         raise InputError("Name with --queries-from what to ask about: never the data that the copy is judged on.")
     far = target.startswith(("http://", "https://"))
-    guard = None if defence is None else named(DEFENCES, "defence", defence)[1](epsilon)
-    made = named(ATTACKS, "attack", attack)[1]("answers" if far else "clean")
-    choose = named(STRATEGIES, "strategy", strategy)[1]
-    recipe, built = replace(RECIPE, epochs=epochs), _architecture(architecture)
+    guard = None if defence is None else make_method(context, "guard")
+    draws_table = any(option.name == "means" for option in options_of(chosen_method(context)))
+    around = {"means": "answers"} if far and draws_table and "means" not in given_settings(context) else {}
+    recipe = replace(RECIPE, epochs=epochs)
     clean: Model | None = None
     if far:
         typer.echo("Ask only a target that is yours, or that you are allowed to test.", err=True)
@@ -107,35 +124,23 @@ def extract(
 
     pool = datasets.open(queries_from or data, label=label, part="train", shape=fresh().input_shape)
     count = min(queries, len(pool))
-    asking = choose(pool, count, seed)
+    steal = Extract(
+        pool,
+        make_method(context, "query-strategy", queries=count),
+        make_method(context, **around),
+        architecture=_architecture(architecture),
+        recipe=recipe,
+        defence=guard,
+        clean=clean,
+        price=price,
+    )
     try:
         with progress.show():
-            found = steal(
-                fresh(),
-                asking,
-                made,
-                test=test,
-                architecture=built,
-                recipe=recipe,
-                defence=guard,
-                clean=clean,
-                price=price,
-                seed=seed,
-            )
+            found = steal(fresh(), test, seed=seed)
             drawn = None
             if curve:
-                drawn = fidelity_curve(
-                    fresh(),
-                    asking,
-                    made,
-                    budgets=[max(2, count // part) for part in (8, 4, 2, 1)],
-                    test=test,
-                    architecture=built,
-                    recipe=recipe,
-                    defence=guard,
-                    clean=clean,
-                    seed=seed,
-                )
+                budgets = [max(2, count // part) for part in (8, 4, 2, 1)]
+                drawn = steal.curve(fresh(), test, budgets=budgets, seed=seed)
     except KeyboardInterrupt:
         kept = f" The answers are kept in {out}; the same command goes on with them." if far else ""
         typer.echo(f"Stopped.{kept}", err=True)
@@ -159,15 +164,12 @@ def _remote(url: str, key_file: Path | None, rate: float | None, returns: Return
 
 
 def _architecture(name: str | None) -> Architecture | None:
-    from modelkeep.extract.catalogue import named
+    from modelkeep.core.errors import InputError
     from modelkeep.zoo import architectures
 
-    if name is None:
-        return None
-    factory: Architecture = named(
-        {each: getattr(architectures, each) for each in architectures.names()}, "architecture", name
-    )
-    return factory
+    if name is not None and name not in architectures.names():
+        raise InputError(f"There is no architecture '{name}'. There are: {', '.join(architectures.names())}.")
+    return None if name is None else getattr(architectures, name)
 
 
 def _write(found: Extraction, drawn: FidelityCurve | None, out: Path) -> list[Path]:
@@ -211,9 +213,11 @@ def _show(found: Extraction, drawn: FidelityCurve | None, test: Data, written: l
 
 def _list() -> None:
     from modelkeep.cli.study import print_table
-    from modelkeep.extract.catalogue import ATTACKS, DEFENCES, STRATEGIES
 
-    rows = [["--strategy", name, does] for name, (does, _) in STRATEGIES.items()]
-    rows += [["--attack", name, does] for name, (does, _) in ATTACKS.items()]
-    rows += [["--defence", name, does] for name, (does, _) in DEFENCES.items()]
-    print_table(rows, ["option", "name", "what it does"])
+    families = {"--strategy": "query-strategy", "--attack": "extraction", "--defence": "guard"}
+    rows = [
+        [option, name, does, paper]
+        for option, family in families.items()
+        for name, _, does, paper in list_methods(family)
+    ]
+    print_table(rows, ["option", "name", "what it does", "paper"])

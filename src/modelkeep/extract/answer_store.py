@@ -1,4 +1,4 @@
-"""Kept: answers by question, in memory and on disk, so that nothing is asked twice and Ctrl-C loses nothing."""
+"""Answers by question, in memory and on disk, so that nothing is asked twice and Ctrl-C loses nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 NAME = 32  # bytes of a question's hash
 
 
-class Kept:
+class AnswerStore:
     """Answers `(classes,)` by the identity of their question.
 
     On disk a file per target is only ever appended to: for each answer the question's hash and a float32 per class.
@@ -57,5 +57,5 @@ class Kept:
 
 
 def identity(question: torch.Tensor, repetition: int) -> bytes:
-    """The hash of a question that is asked for the so many-th time."""
+    """The hash of a question and of how often it was asked before."""
     return sha256(repetition.to_bytes(4, "little") + question.numpy().tobytes()).digest()

@@ -1,101 +1,134 @@
-"""Attacks: how to ask, what to make of the answers, and how to learn from them (section 4.1 and appendix B.1)."""
+"""Attacks: how to ask, what to make of the answers, how to learn from them (Tang2024, section 4.1, appendix B.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch.nn.functional import one_hot
 
-from modelkeep.core.errors import bad_parameter
-from modelkeep.extract.recoveries import Recovery, as_they_are
+from modelkeep.core.method import declaration_of, declare, setting
+from modelkeep.extract.knowledge import Knowledge
 from modelkeep.extract.target import Target
 from modelkeep.training import Augmentation
-
-Asking = Callable[[Target, torch.Tensor, int], torch.Tensor]
-"""The answers `(n, classes)` of a target to `x: (n, ...)`; what is drawn at random comes from the seed."""
 
 CROPS = Augmentation(flip=True, shift=0.125)  # 4 of 32 pixels, as crops after padding are usually drawn
 
 
 @runtime_checkable
-class Remembering(Protocol):
-    """A target that keeps its answers, and asks the same question again only where it is told to."""
+class RemembersAnswers(Protocol):
+    """A target that keeps its answers, and asks the same question again only on request."""
 
     def again(self, x: torch.Tensor, repetition: int) -> torch.Tensor: ...
 
 
-def once(target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
-    """Each question once."""
-    return target.probs(x)
+class Attack:
+    """How a thief asks, recovers and learns: this one asks once and takes the answers as they are.
 
-
-def only_labels(target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
-    """Each question once, and of its answer only the label, which most defences leave as it is.
-
-    The rest is thrown away at once, so that a strategy that looks at answers on the way does not see it either.
+    A subclass is declared in the family "extraction". `rotations` says whether S4L's self-supervised loss is added to
+    the learning.
     """
-    answers = target.probs(x)
-    return one_hot(answers.argmax(dim=1), answers.shape[1]).to(answers.dtype)
+
+    rotations = False
+
+    @property
+    def name(self) -> str:
+        """Its name in the registry; of an attack that is not declared, its class."""
+        own = declaration_of(self)
+        return own.name if own is not None else type(self).__name__
+
+    @property
+    def table_source(self) -> str | None:
+        """Around what an attack of Tang2024, equation 21, draws its table; "clean" only an evaluator can."""
+        return None
+
+    def ask(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+        """The answers `(n, classes)` of a target to `x: (n, ...)`. All randomness comes from the seed."""
+        return target.probs(x)
+
+    def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+        """Recovered predictions `(n, classes)`, ỹ = r(ŷ), of answers `(n, classes)`."""
+        return answers
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """m queries per image: the whole set is asked `times` times, one time after the other, and averaged."""
+@declare("extraction", "naive", extra="guard", access="scores", paper="Orekondy2019")
+class Naive(Attack):
+    """Learns from the answers as they are."""
 
-    times: int = 2
 
-    def __post_init__(self) -> None:
-        if self.times < 1:
-            raise bad_parameter("Repeated", "times", "at least 1", self.times)
+@declare("extraction", "top-1", extra="guard", access="labels", paper="Tang2024, section 4.1")
+class LabelsOnly(Attack):
+    """Learns from the labels only, which most guards leave as they are."""
 
-    def __call__(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+    def ask(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+        """The labels. The rest is dropped at once, so that a strategy that looks at answers does not see it either."""
+        answers = target.probs(x)
+        return one_hot(answers.argmax(dim=1), answers.shape[1]).to(answers.dtype)
+
+
+@declare("extraction", "s4l", extra="guard", access="scores", paper="Jagielski2020; Tang2024, appendix B.1")
+class S4L(Attack):
+    """Also learns by how much its questions were turned."""
+
+    rotations = True
+
+
+@declare(
+    "extraction", "repeated", extra="guard", access="scores", paper="Tang2024, table 6", also=("2-qpi",), kw_only=False
+)
+class Repeated(Attack):
+    """Asks the whole set several times, one time after the other, and averages."""
+
+    times: int = setting("Queries per image.", default=2, at_least=1)
+
+    def ask(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+        """The mean answer."""
         rounds = [target.probs(x)]
         for repetition in range(1, self.times):
-            rounds.append(target.again(x, repetition) if isinstance(target, Remembering) else target.probs(x))
+            again = target.again(x, repetition) if isinstance(target, RemembersAnswers) else target.probs(x)
+            rounds.append(again)
         return torch.stack(rounds).mean(dim=0)
 
 
-@dataclass(frozen=True)
-class Smoothed:
-    """The mean answer to `copies` of each image, cropped at random after padding and flipped (Lukas et al.)."""
+@declare(
+    "extraction", "smoothing", extra="guard", access="scores", paper="Lukas2022; Tang2024, appendix B.1", kw_only=False
+)
+class Smoothing(Attack):
+    """Averages the answers to changed copies of each image: cropped at random after padding, and flipped."""
 
-    copies: int = 3
-    augmentation: Augmentation = CROPS
+    copies: int = setting("Copies of each image.", default=3, at_least=1)
+    augmentation: Augmentation = setting("How a copy is changed.", default=CROPS)
 
-    def __post_init__(self) -> None:
-        if self.copies < 1:
-            raise bad_parameter("Smoothed", "copies", "at least 1", self.copies)
-
-    def __call__(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+    def ask(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+        """The mean answer to the copies."""
         generator = torch.Generator().manual_seed(seed)
         changed = (self.augmentation(x, target.bounds, generator) for _ in range(self.copies))
         return torch.stack([target.probs(each) for each in changed]).mean(dim=0)
 
 
 @dataclass(frozen=True)
-class Attack:
-    """How a thief asks, recovers and learns; `rotations` adds S4L's self-supervised loss to the learning.
+class Combined(Attack):
+    """Asks as one attack does and recovers as another: `Combined(Repeated(2), PartialBayes(), rotations=True)`."""
 
-    The paper's attacks are `NAIVE`, `TOP_ONE`, `S4L` and `SMOOTHING`, with `PartialBayes`, `DDAE` and `DDAEPlus` as
-    recoveries; they can be combined: `Attack("both", recovery=PartialBayes(), rotations=True)`.
-    """
-
-    name: str
-    asking: Asking = once
-    recovery: Recovery = as_they_are
+    asking: Attack
+    recovery: Attack
     rotations: bool = False
 
     @property
-    def means(self) -> str | None:
-        """Around what a recovery of equation 21 drew its table: "clean" is an oracle that only an evaluator has."""
-        found = getattr(self.recovery, "means", None)
-        return found if found is None or isinstance(found, str) else "given"
+    def name(self) -> str:
+        """The names of its parts."""
+        return f"{self.asking.name} + {self.recovery.name}"
 
+    @property
+    def table_source(self) -> str | None:
+        """That of the recovery."""
+        return self.recovery.table_source
 
-NAIVE = Attack("naive")
-TOP_ONE = Attack("top-1", asking=only_labels)
-S4L = Attack("s4l", rotations=True)
-SMOOTHING = Attack("smoothing", asking=Smoothed())
+    def ask(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+        """As `asking` does."""
+        return self.asking.ask(target, x, seed)
+
+    def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+        """As `recovery` does."""
+        return self.recovery.recover(answers, knowledge)

@@ -1,4 +1,4 @@
-"""The Bayes attack: of all clean predictions that could have given an answer, the mean (sections 3.4 and B.1)."""
+"""The Bayes attack: the mean of all clean predictions that could have given an answer (Tang2024, section 3.4)."""
 
 from __future__ import annotations
 
@@ -14,46 +14,31 @@ from numpy.typing import NDArray
 
 from modelkeep.core import progress
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.method import declare, setting
+from modelkeep.extract.attacks import Attack
+from modelkeep.extract.knowledge import Knowledge
 from modelkeep.extract.lookup import Lookup
-from modelkeep.extract.recoveries import Knowledge
 
 Means = Literal["clean", "answers"]
 CHUNK = 1 << 16  # entries of the table that are in memory at a time
 
 
 @dataclass(frozen=True)
-class PartialBayes:
-    """The partial Bayes attack: its table holds `samples` draws around each of many `means` (equation 21).
+class TableAttack(Attack):
+    """What the attacks share that draw a table of pairs (y, p(y)) around many means (Tang2024, equation 21).
 
-    Each clean yⱼ ~ Dir(mean, precision) is perturbed as the target would have done it, and an answer is recovered as
-    the mean of all yⱼ with ‖p(yⱼ) − ŷ‖₂ ≤ `tolerance`, or as the nearest where there is none. The paper draws around
-    the "clean" predictions of the queries, an oracle (remark 5) for judging a defence; a real attacker has the
-    "answers" themselves, or guesses (m, classes) of his own, such as the predictions of shadow models. `precision` is
-    8 per class, as in the paper, where it is not given.
+    The paper draws around the "clean" predictions of the queries, an oracle (remark 5) for judging a defence; a real
+    attacker has the "answers" themselves, or guesses (m, classes) of his own, such as the predictions of shadow models.
     """
 
-    means: Means | torch.Tensor = "clean"
-    samples: int = 20
-    precision: float | None = None
-    tolerance: float = 0.02
+    means: Means | torch.Tensor = setting("Around what the table is drawn.", default="clean")  # noqa: RUF009
+    samples: int = setting("Draws around each mean.", default=20, at_least=1)
+    precision: float | None = setting("Of the Dirichlet draws; 8 per class by default.", default=None, above=0)
 
-    def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise bad_parameter("PartialBayes", "samples", "at least 1", self.samples)
-        if self.precision is not None and not self.precision > 0:
-            raise bad_parameter("PartialBayes", "precision", "None or a number above 0", self.precision)
-        if not 0 <= self.tolerance < 2:
-            raise bad_parameter("PartialBayes", "tolerance", "from 0 to below 2", self.tolerance)
-
-    def __call__(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
-        if knowledge.nothing_is_hidden:
-            return answers
-        lookup = Lookup(answers, self.tolerance)
-        with progress.task("looking through the table") as task:
-            for clean, perturbed in self.table(answers, knowledge):
-                lookup.add(clean, perturbed)
-                task.advance(len(clean))
-        return lookup.recovered()
+    @property
+    def table_source(self) -> str:
+        """Around what the table is drawn."""
+        return self.means if isinstance(self.means, str) else "given"
 
     def table(self, answers: torch.Tensor, knowledge: Knowledge) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """The pairs (y, p(y)) of equation 21, some at a time.
@@ -77,14 +62,44 @@ class PartialBayes:
             return answers
         if knowledge.clean is None:
             raise InputError(
-                "Only who has the clean model can draw around clean predictions: give clean=…, or means='answers'."
+                "Only the owner of the clean model can draw around clean predictions: give clean=…, or means='answers'."
             )
         return knowledge.clean
 
 
+@declare(
+    "extraction",
+    "partial-bayes",
+    extra="guard",
+    access="scores",
+    paper="Tang2024, equation 21",
+    also=("pbayes",),
+    kw_only=False,
+)
+class PartialBayes(TableAttack):
+    """Takes the mean of all predictions that could have given an answer.
+
+    Each clean yⱼ ~ Dir(mean, precision) is perturbed as the target would have done it. An answer is recovered as the
+    mean of all yⱼ with ‖p(yⱼ) − ŷ‖₂ ≤ `tolerance`, or as the nearest where there is none.
+    """
+
+    tolerance: float = setting("How far p(y) may lie from the answer, in l2.", default=0.02, at_least=0, below=2)
+
+    def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+        """The means of the matches."""
+        if knowledge.nothing_is_hidden:
+            return answers
+        lookup = Lookup(answers, self.tolerance)
+        with progress.task("looking through the table") as task:
+            for clean, perturbed in self.table(answers, knowledge):
+                lookup.add(clean, perturbed)
+                task.advance(len(clean))
+        return lookup.recover()
+
+
 @dataclass(frozen=True)
-class PerfectBayes:
-    """The Bayes attack itself (equations 12 and 13), where all `possible: (m, classes)` predictions can be listed.
+class PerfectBayes(Attack):
+    """The Bayes attack itself (Tang2024, equations 12 and 13): all `possible: (m, classes)` predictions are listed.
 
     They are equally likely, and the defence looks only at them. `simplex_grid` lists those of two or three classes.
     """
@@ -92,12 +107,13 @@ class PerfectBayes:
     possible: torch.Tensor = field(repr=False)
     tolerance: float = 0.0
 
-    def __call__(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+    def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+        """The means of the matches."""
         perturb = knowledge.perturbation()
         lookup = Lookup(answers, self.tolerance)
         for clean in torch.split(self.possible, CHUNK):
             lookup.add(clean, perturb(clean, knowledge.questions[:0]))
-        return lookup.recovered()
+        return lookup.recover()
 
 
 def simplex_grid(classes: int, steps: int) -> torch.Tensor:

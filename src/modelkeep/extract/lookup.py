@@ -39,7 +39,7 @@ class Lookup:
 
     def add(self, clean: torch.Tensor, perturbed: torch.Tensor) -> None:
         """Look at more entries of the table: `clean` predictions y and their `perturbed` p(y), both (m, classes)."""
-        units, sums, counts = _merged(_units(perturbed), clean.double().numpy())
+        units, sums, counts = _merge_equal(_units(perturbed), clean.double().numpy())
         labels = units.argmax(axis=1)
         tops = units[np.arange(len(units)), labels]
         order = np.lexsort((tops, labels))
@@ -50,7 +50,7 @@ class Lookup:
             self._sums, self._matches, self._nearest, self._near, self._distance,
         )  # fmt: skip
 
-    def recovered(self) -> torch.Tensor:
+    def recover(self) -> torch.Tensor:
         """The mean of the matches; where nothing matched, of the nearest entries; else the answer itself."""
         means = self._sums / np.maximum(self._matches, 1)[:, None]
         found = np.where(self._matches[:, None] > 0, means, self._nearest / self._near[:, None])
@@ -62,7 +62,7 @@ def _units(predictions: torch.Tensor) -> Units:
     return units
 
 
-def _merged(units: Units, clean: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _merge_equal(units: Units, clean: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Each different row once, with the sum of its clean predictions and their number: quantisers give few."""
     rows = np.ascontiguousarray(units).view(f"V{units.itemsize * units.shape[1]}").ravel()
     _, first, group = np.unique(rows, return_index=True, return_inverse=True)

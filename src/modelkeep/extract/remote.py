@@ -15,7 +15,7 @@ from modelkeep.core import progress
 from modelkeep.core.access import check_budget
 from modelkeep.core.card import class_names
 from modelkeep.core.errors import MissingExtra, ModelError, QueryBudget, bad_parameter
-from modelkeep.extract.answer_store import Kept, identity
+from modelkeep.extract.answer_store import AnswerStore, identity
 from modelkeep.extract.target import Returns, probabilities
 
 DATATYPES = {"FP32": torch.float32, "FP64": torch.float64}
@@ -79,7 +79,7 @@ class Remote:
         self._next = 0.0  # when the rate allows the next request
         self._asked: set[bytes] = set()
         self._read_metadata(self._request("GET", self.url), output, classes)
-        self._kept = Kept(folder, self.url, len(self.classes))
+        self._answers = AnswerStore(folder, self.url, len(self.classes))
 
     @property
     def queries(self) -> int:
@@ -97,20 +97,20 @@ class Remote:
             raise ModelError(f"The target takes inputs of shape {self.input_shape}. Got {tuple(x.shape[1:])}.")
         names = [identity(row, repetition) for row in x]
         check_budget(self.budget, self.queries, len(set(names) - self._asked))
-        unknown = [i for name, i in dict(zip(names, range(len(x)), strict=True)).items() if name not in self._kept]
+        unknown = [i for name, i in dict(zip(names, range(len(x)), strict=True)).items() if name not in self._answers]
         with progress.task("asking the target", len(x)) as task:
             task.advance(len(x) - len(unknown))
             for start in range(0, len(unknown), self._batch):
                 part = unknown[start : start + self._batch]
-                self._kept.add([names[i] for i in part], self._infer(x[part]))
+                self._answers.add([names[i] for i in part], self._infer(x[part]))
                 task.advance(len(part))
         self._asked.update(names)
-        return torch.stack([self._kept[name] for name in names])
+        return torch.stack([self._answers[name] for name in names])
 
     def close(self) -> None:
         """Close the connection and the file."""
         self._client.close()
-        self._kept.close()
+        self._answers.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""D-DAE: a small network that learns to undo the defence from pairs that the attacker makes himself (appendix B.1)."""
+"""D-DAE: a small network learns to undo the defence from pairs that the attacker makes (Chen2023; Tang2024, B.1)."""
 
 from __future__ import annotations
 
@@ -11,38 +11,37 @@ from modelkeep.attack.transfer.proxy import Architecture, new_network
 from modelkeep.core import progress
 from modelkeep.core.access import Scores
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
-from modelkeep.extract.bayes import Means, PartialBayes
-from modelkeep.extract.recoveries import Knowledge
+from modelkeep.core.method import declare, setting
+from modelkeep.extract.attacks import Attack
+from modelkeep.extract.bayes import TableAttack
+from modelkeep.extract.knowledge import Knowledge
 from modelkeep.extract.substitute import train_substitute
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import architectures
 
 SHADOWS = Recipe(epochs=10, batch_size=64, learning_rate=2e-3)
 RESTORER = Recipe(epochs=5, batch_size=256, learning_rate=2e-3)
-EQUATION_21 = PartialBayes()
 CPU = torch.device("cpu")
 three_layers: Architecture = partial(architectures.dense, hidden=[128, 128])
 
 
-@dataclass(frozen=True)
-class DDAE:
-    """D-DAE: the restorer learns from (p(fᵢ(x)), fᵢ(x)) of `shadows` small networks fᵢ on the questions x.
+@declare("extraction", "d-dae", extra="guard", access="scores", paper="Chen2023; Tang2024, appendix B.1", kw_only=False)
+class DDAE(Attack):
+    """Learns to undo the defence from shadow models.
+
+    The restorer learns from (p(fᵢ(x)), fᵢ(x)) of `shadows` small networks fᵢ on the questions x.
 
     Each shadow is trained on its own half of the questions with the labels that the query set has for them, or with
     the target's labels where that set has another number of classes.
     """
 
-    shadows: int = 20
-    architecture: Architecture | None = None
-    shadow_recipe: Recipe = SHADOWS
-    recipe: Recipe = RESTORER
+    shadows: int = setting("Shadow models.", default=20, at_least=1)
+    architecture: Architecture | None = setting("Of a shadow model; a small one that fits by default.", default=None)
+    shadow_recipe: Recipe = setting("How a shadow model is trained.", default=SHADOWS)
+    recipe: Recipe = setting("How the restorer is trained.", default=RESTORER)
 
-    def __post_init__(self) -> None:
-        if self.shadows < 1:
-            raise bad_parameter("DDAE", "shadows", "at least 1", self.shadows)
-
-    def __call__(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+    def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+        """The answers through the restorer."""
         if knowledge.nothing_is_hidden:
             return answers
         perturb, x = knowledge.perturbation(), knowledge.questions
@@ -53,7 +52,7 @@ class DDAE:
                 pairs.append((shadow, perturb(shadow, x)))
                 task.advance()
         clean, perturbed = (torch.cat(parts) for parts in zip(*pairs, strict=True))
-        return restored(answers, clean, perturbed, self.recipe, knowledge.seed)
+        return _restore(answers, clean, perturbed, self.recipe, knowledge.seed)
 
     def _shadow(self, knowledge: Knowledge, seed: int) -> torch.Tensor:
         """The predictions of a new shadow model on all questions."""
@@ -65,24 +64,27 @@ class DDAE:
         return Scores(model).probs(x).cpu().float()
 
 
-@dataclass(frozen=True)
-class DDAEPlus:
-    """D-DAE+: the same restorer, taught by the table of the partial Bayes attack instead of by shadow models."""
+@declare(
+    "extraction",
+    "d-dae-plus",
+    extra="guard",
+    access="scores",
+    paper="Tang2024, appendix B.1",
+    also=("d-dae+",),
+    kw_only=False,
+)
+class DDAEPlus(TableAttack):
+    """Learns to undo the defence from the table of partial-bayes instead of shadow models."""
 
-    table: PartialBayes = EQUATION_21
-    recipe: Recipe = RESTORER
+    recipe: Recipe = setting("How the restorer is trained.", default=RESTORER)
 
-    @property
-    def means(self) -> Means | torch.Tensor:
-        """Around what the table is drawn."""
-        return self.table.means
-
-    def __call__(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+    def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
+        """The answers through the restorer."""
         if knowledge.nothing_is_hidden:
             return answers
-        pairs = self.table.table(answers, knowledge)
+        pairs = self.table(answers, knowledge)
         clean, perturbed = (torch.cat(parts) for parts in zip(*pairs, strict=True))
-        return restored(answers, clean, perturbed, self.recipe, knowledge.seed)
+        return _restore(answers, clean, perturbed, self.recipe, knowledge.seed)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class _Predictions:
     device: torch.device = CPU
 
 
-def restored(
+def _restore(
     answers: torch.Tensor, clean: torch.Tensor, perturbed: torch.Tensor, recipe: Recipe, seed: int
 ) -> torch.Tensor:
     """The answers through a network of three layers that learnt `clean` from `perturbed`, both (m, classes).

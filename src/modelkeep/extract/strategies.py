@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
 
 import torch
 from torch.nn.functional import log_softmax
@@ -14,6 +14,7 @@ from modelkeep.core import progress
 from modelkeep.core.access import Scores
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declaration_of, declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 
@@ -44,81 +45,84 @@ class Harvest:
         return Harvest(self.questions[:count], self.answers[:count], original, self.original_classes)
 
 
-class Strategy(Protocol):
-    """A choice of questions. A frozen dataclass with a call."""
-
-    name: ClassVar[str]
-
-    def __call__(self, thief: Thief) -> Harvest:
-        """Choose and ask."""
-
-
 @dataclass(frozen=True)
-class Listed:
-    """A plain list of questions, asked in its order."""
+class Strategy(ABC):
+    """A choice of questions from a pool of inputs. A subclass is declared in the family "query-strategy"."""
 
-    inputs: torch.Tensor = field(repr=False)
-    name: ClassVar[str] = "listed"
+    queries: int = setting("Questions to ask.", default=1000, at_least=2)
 
-    def __call__(self, thief: Thief) -> Harvest:
-        return Harvest(self.inputs, thief.ask(self.inputs, thief.seed))
+    @property
+    def name(self) -> str:
+        """Its name in the registry; of a strategy that is not declared, its class."""
+        own = declaration_of(self)
+        return own.name if own is not None else type(self).__name__
+
+    @abstractmethod
+    def __call__(self, thief: Thief, pool: Data) -> Harvest:
+        """Choose from the pool, and ask."""
 
 
-@dataclass(frozen=True)
-class Knockoff:
-    """KnockoffNet with its random strategy: `queries` natural inputs, drawn from a `pool` of any distribution."""
+@declare("query-strategy", "listed", extra="guard", kw_only=False)
+class Listed(Strategy):
+    """Asks about the first inputs of the pool, in their order."""
 
-    pool: Data
-    queries: int
-    name: ClassVar[str] = "knockoff"
+    def __call__(self, thief: Thief, pool: Data) -> Harvest:
+        inputs = pool.x[: self.queries]
+        return Harvest(inputs, thief.ask(inputs, thief.seed))
 
-    def __call__(self, thief: Thief) -> Harvest:
-        drawn = self.pool.sample(self.queries, thief.seed)
+
+@declare("query-strategy", "knockoff", extra="guard", paper="Orekondy2019", kw_only=False)
+class Knockoff(Strategy):
+    """Asks about natural inputs at random: KnockoffNet with its random strategy."""
+
+    def __call__(self, thief: Thief, pool: Data) -> Harvest:
+        drawn = pool.sample(self.queries, thief.seed)
         return Harvest(drawn.x, thief.ask(drawn.x, thief.seed), drawn.y, len(drawn.classes))
 
 
-@dataclass(frozen=True)
-class AdaptiveKnockoff:
-    """KnockoffNet with its adaptive strategy: a gradient bandit learns which classes of the `pool` are worth asking.
+@declare(
+    "query-strategy",
+    "adaptive-knockoff",
+    extra="guard",
+    paper="Orekondy2019, section 5.1.2",
+    also=("adaptive",),
+    kw_only=False,
+)
+class AdaptiveKnockoff(Strategy):
+    """Asks about natural inputs of the classes that taught most: KnockoffNet with its adaptive strategy.
 
-    The `queries` go out in `rounds`. Each question's class is drawn by the bandit's preferences; its reward (Orekondy
-    et al., section 5.1.2) is the sum of how certain the target was, how different its answer was from those so far,
-    and how badly the substitute knew it. `rate` is the bandit's step.
+    A gradient bandit learns which classes of the pool are worth asking. The queries go out in `rounds`. Each question's
+    class is drawn by the bandit's preferences; its reward is the sum of how certain the target was, how different its
+    answer was from those so far, and how badly the substitute knew it.
     """
 
-    pool: Data
-    queries: int
-    rounds: int = 10
-    rate: float = 0.05
-    name: ClassVar[str] = "adaptive knockoff"
+    rounds: int = setting("Rounds in which the queries go out.", default=10, at_least=1)
+    step_size: float = setting("The bandit's step.", default=0.05, above=0)
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.rounds <= self.queries <= len(self.pool):
-            allowed = f"at least as many as the {self.rounds} rounds and at most the {len(self.pool)} of the pool"
-            raise bad_parameter("AdaptiveKnockoff", "queries", allowed, self.queries)
-
-    def __call__(self, thief: Thief) -> Harvest:
+    def __call__(self, thief: Thief, pool: Data) -> Harvest:
+        if self.queries > len(pool):
+            raise bad_parameter("AdaptiveKnockoff", "queries", f"at most the {len(pool)} of the pool", self.queries)
         generator = torch.Generator().manual_seed(thief.seed)
-        order = torch.randperm(len(self.pool), generator=generator)
-        unasked = [order[self.pool.y[order] == c].tolist() for c in range(len(self.pool.classes))]
+        order = torch.randperm(len(pool), generator=generator)
+        unasked = [order[pool.y[order] == c].tolist() for c in range(len(pool.classes))]
         preference = torch.zeros(len(unasked), dtype=torch.float64)
         chosen, answers, mean_reward = order[:0], torch.empty(0), 0.0
         with progress.task("adaptive knockoff", self.queries) as task:
-            for due in torch.full((self.queries,), 1).tensor_split(self.rounds):
+            for due in torch.full((self.queries,), 1).tensor_split(min(self.rounds, self.queries)):
                 actions, picked = _draw(preference, unasked, len(due), generator)
                 index = torch.tensor(picked)
-                new = thief.ask(self.pool.x[index], thief.seed + len(chosen))
+                new = thief.ask(pool.x[index], thief.seed + len(chosen))
                 if len(chosen):
-                    known = thief.train(self.pool.x[chosen], answers)
-                    reward = _reward(new, answers, Scores(known).probs(self.pool.x[index]).cpu())
+                    known = thief.train(pool.x[chosen], answers)
+                    reward = _reward(new, answers, Scores(known).probs(pool.x[index]).cpu())
                     # The gradient bandit: preferences follow the rewards above their running mean.
                     mean_reward += (float(reward.mean()) - mean_reward) / 2
                     for action, gained in zip(actions, (reward - mean_reward).tolist(), strict=True):
-                        preference -= self.rate * gained * preference.softmax(dim=0)
-                        preference[action] += self.rate * gained
+                        preference -= self.step_size * gained * preference.softmax(dim=0)
+                        preference[action] += self.step_size * gained
                 chosen, answers = torch.cat([chosen, index]), torch.cat([answers, new])
                 task.advance(len(index))
-        return Harvest(self.pool.x[chosen], answers, self.pool.y[chosen], len(self.pool.classes))
+        return Harvest(pool.x[chosen], answers, pool.y[chosen], len(pool.classes))
 
 
 def _draw(
@@ -146,43 +150,39 @@ def _reward(new: torch.Tensor, before: torch.Tensor, known: torch.Tensor) -> tor
     return ((parts - low) / (high - low).clamp_min(1e-12)).sum(dim=0)
 
 
-@dataclass(frozen=True)
-class JacobianAugmentation:
-    """JBDA-TR: few natural `seeds`, and then what the substitute itself finds towards classes drawn at random.
+@declare("query-strategy", "jbda-tr", extra="guard", paper="Juuti2019; Tang2024, section 4.1", kw_only=False)
+class JacobianAugmentation(Strategy):
+    """Asks about few natural inputs, then about what the copy finds between classes (JBDA-TR).
 
     Until `queries` are asked: train a substitute on all answers so far, move every question by `iterations` steps of
-    I-FGSM of size `step`, each towards a class of its own, and ask about where they ended.
+    I-FGSM of size `step`, each towards a class of its own drawn at random, and ask about where they ended.
     """
 
-    seeds: Data
-    queries: int
-    step: float = 0.1
-    iterations: int = 3
-    name: ClassVar[str] = "jbda-tr"
+    seeds: int | None = setting("Natural inputs to start with; a tenth of the queries by default.", default=None)
+    step: float = setting("The size of a step.", default=0.1, above=0)
+    iterations: int = setting("Steps of I-FGSM.", default=3, at_least=1)
 
     def __post_init__(self) -> None:
-        if not 2 <= len(self.seeds) <= self.queries:
-            allowed = f"at least the number of seeds, which are {len(self.seeds)} and must be 2 or more"
-            raise bad_parameter("JacobianAugmentation", "queries", allowed, self.queries)
-        if not self.step > 0 or self.iterations < 1:
-            raise bad_parameter("JacobianAugmentation", "step", "above 0, with 1 iteration or more", self.step)
+        if self.seeds is not None and not 2 <= self.seeds <= self.queries:
+            raise bad_parameter("JacobianAugmentation", "seeds", f"from 2 to the {self.queries} queries", self.seeds)
 
-    def __call__(self, thief: Thief) -> Harvest:
+    def __call__(self, thief: Thief, pool: Data) -> Harvest:
         generator = torch.Generator().manual_seed(thief.seed)
-        x, answers = self.seeds.x, thief.ask(self.seeds.x, thief.seed)
+        seeds = pool.sample(max(2, self.queries // 10) if self.seeds is None else self.seeds, thief.seed)
+        x, answers = seeds.x, thief.ask(seeds.x, thief.seed)
         with progress.task("Jacobian augmentation", self.queries) as task:
             task.advance(len(x))
             while len(x) < self.queries:
                 substitute = thief.train(x, answers)
                 room = self.queries - len(x)
                 start = x if room >= len(x) else x[torch.randperm(len(x), generator=generator)[:room]]
-                moved = torch.cat([self._moved(substitute, part, generator) for part in torch.split(start, 512)])
+                moved = torch.cat([self._move(substitute, part, generator) for part in torch.split(start, 512)])
                 answers = torch.cat([answers, thief.ask(moved, thief.seed + len(x))])
                 x = torch.cat([x, moved])
                 task.advance(len(moved))
         return Harvest(x, answers)
 
-    def _moved(self, substitute: Model, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def _move(self, substitute: Model, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """`x` some steps towards other classes of the substitute, drawn anew for each step; within the bounds."""
 
         def towards_any(moved: torch.Tensor) -> torch.Tensor:

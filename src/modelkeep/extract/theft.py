@@ -1,44 +1,33 @@
-"""Theft: the steps of an extraction, the same for one copy and for a curve of them; and what a copy is judged by."""
+"""Theft: the steps of an extraction, the same for one copy and for a curve of copies; and how a copy is judged."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modelkeep.attack.transfer.proxy import Architecture
 from modelkeep.core.access import Scores
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
-from modelkeep.extract.attacks import Attack
-from modelkeep.extract.recoveries import Knowledge
-from modelkeep.extract.strategies import Harvest, Strategy, Thief
+from modelkeep.extract.knowledge import Knowledge
+from modelkeep.extract.strategies import Harvest, Thief
 from modelkeep.extract.substitute import train_substitute
 from modelkeep.extract.target import Guarded, Target, probabilities
-from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.grid import snap
-from modelkeep.training import Recipe
+
+if TYPE_CHECKING:
+    from modelkeep.extract.extraction import Extract
 
 
 class Theft:
-    """One theft under way: ask, recover, learn."""
+    """The steps of one extraction: ask, recover, learn."""
 
-    def __init__(
-        self,
-        target: Target,
-        strategy: Strategy,
-        attack: Attack,
-        architecture: Architecture | None,
-        recipe: Recipe,
-        defence: Defence | None,
-        clean: Model | None,
-        seed: int,
-    ) -> None:
-        self.target, self.strategy, self.attack = target, strategy, attack
-        self.architecture, self.recipe, self.clean, self.seed = architecture, recipe, clean, seed
+    def __init__(self, settings: Extract, target: Target, seed: int) -> None:
+        self.settings, self.target, self.seed = settings, target, seed
+        defence = settings.defence
         if defence is None and isinstance(target, Scores):
             defence = target.defence if isinstance(target, Guarded) else NoDefence()
         self.defence = defence
@@ -47,19 +36,19 @@ class Theft:
     def ask(self) -> tuple[Harvest, int]:
         """The questions with their answers, and the queries that they took."""
         before = self.target.queries
-        thief = Thief(self._answers, self._plain, self.target.bounds, self.seed)
-        harvest = self.strategy(thief)
+        thief = Thief(self._answers, self._train, self.target.bounds, self.seed)
+        harvest = self.settings.strategy(thief, self.settings.pool)
         return harvest, self.target.queries - before
 
     def recover(self, harvest: Harvest) -> tuple[torch.Tensor, Estimate | None]:
         """What the attacker makes of the answers, and how far from the clean predictions that is."""
         x, answers = harvest.questions, harvest.answers
-        clean = None if self.clean is None else Scores(self.clean).probs(x).cpu().float()
+        clean = None if self.settings.clean is None else Scores(self.settings.clean).probs(x).cpu().float()
         labels = answers.argmax(dim=1)
         if harvest.original is not None and harvest.original_classes == answers.shape[1]:
             labels = harvest.original
         knowledge = Knowledge(self.target, x, labels, self.seed, self.defence, self._state(x, answers), clean)
-        recovered = self.attack.recovery(answers, knowledge)
+        recovered = self.settings.attack.recover(answers, knowledge)
         if clean is None:
             return recovered, None
         distances = (recovered - clean).double().norm(dim=1)
@@ -67,23 +56,23 @@ class Theft:
 
     def learn(self, questions: torch.Tensor, recovered: torch.Tensor) -> Model:
         """The substitute."""
-        return train_substitute(
-            self.target,
-            questions,
-            recovered,
-            architecture=self.architecture,
-            recipe=self.recipe,
-            rotations=self.attack.rotations,
-            seed=self.seed,
-        )
+        return self._train(questions, recovered, self.settings.attack.rotations)
 
     def _answers(self, x: torch.Tensor, seed: int) -> torch.Tensor:
-        return probabilities(self.attack.asking(self.target, x, seed), (len(x), len(self.target.classes)))
+        answers = self.settings.attack.ask(self.target, x, seed)
+        return probabilities(answers, (len(x), len(self.target.classes)))
 
-    def _plain(self, x: torch.Tensor, answers: torch.Tensor) -> Model:
-        """A substitute for a strategy that looks at one on the way: of the answers as they are."""
+    def _train(self, x: torch.Tensor, answers: torch.Tensor, rotations: bool = False) -> Model:
+        """A substitute; without rotations also for a strategy that looks at one on the way."""
+        settings = self.settings
         return train_substitute(
-            self.target, x, answers, architecture=self.architecture, recipe=self.recipe, seed=self.seed
+            self.target,
+            x,
+            answers,
+            architecture=settings.architecture,
+            recipe=settings.recipe,
+            rotations=rotations,
+            seed=self.seed,
         )
 
     def _state(self, x: torch.Tensor, answers: torch.Tensor) -> Any:

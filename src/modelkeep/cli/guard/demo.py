@@ -37,47 +37,44 @@ def demo(
 
     import torch
 
+    from modelkeep import Data
     from modelkeep.attack.transfer.proxy import RECIPE
     from modelkeep.core import progress
-    from modelkeep.extract.attacks import NAIVE, TOP_ONE, Attack
-    from modelkeep.extract.bayes import PartialBayes
-    from modelkeep.extract.extraction import extract
-    from modelkeep.extract.remote import Remote
-    from modelkeep.extract.strategies import Listed
+    from modelkeep.extract import Attack, Extract, LabelsOnly, Listed, Naive, PartialBayes, Remote
     from modelkeep.guard.defences.modelguard_s import ModelGuardS
     from modelkeep.zoo import datasets
 
     guard = ModelGuardS(epsilon)
-    undo = Attack("pbayes", recovery=PartialBayes("answers"))
     train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
     noise = torch.rand(queries, *train.input_shape, generator=torch.Generator().manual_seed(seed))
+    pool = Data(noise, torch.zeros(queries, dtype=torch.int64), train.classes)
     stolen: dict[str, Extraction] = {}
     with progress.show(), tempfile.TemporaryDirectory() as folder:
         model = _train(train, seed)
         path = model.save(Path(folder) / "digits.safetensors")
-        for served, thefts in {
-            "none": {"no guard": NAIVE},
+        plan: dict[str, dict[str, Attack]] = {
+            "none": {"no guard": Naive()},
             "modelguard-s": {
-                "guarded": NAIVE,
-                "guarded, and it knows how (pBayes)": undo,
-                "guarded, and it takes labels only": TOP_ONE,
+                "guarded": Naive(),
+                "guarded, and it knows how (pBayes)": PartialBayes("answers"),
+                "guarded, and it takes labels only": LabelsOnly(),
             },
-        }.items():
+        }
+        for served, thefts in plan.items():
             with (
                 _gateway(path, served, epsilon, queries) as (url, key),
                 Remote(url, key=key, budget=queries) as target,
             ):
                 for title, attack in thefts.items():
-                    stolen[title] = extract(
-                        target,
-                        Listed(noise),
+                    steal = Extract(
+                        pool,
+                        Listed(queries),
                         attack,
-                        test=test,
                         recipe=replace(RECIPE, epochs=40),
                         defence=guard if served != "none" else None,
                         clean=model,
-                        seed=seed,
                     )
+                    stolen[title] = steal(target, test, seed=seed)
     if as_json:
         told = {title: [found.fidelity.value, found.accuracy.value] for title, found in stolen.items()}
         typer.echo(json.dumps({"queries": queries, "epsilon": epsilon, "fidelity and accuracy": told}))

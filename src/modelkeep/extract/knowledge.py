@@ -1,4 +1,4 @@
-"""Recovery: what an attacker who knows the defence makes of its answers, ỹ = r(ŷ) (section 2 of the paper)."""
+"""Knowledge: what an attacker who adapts to the defence knows when the answers are in (Tang2024, section 2)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Knowledge:
 
     `questions: (n, ...)`; `labels: (n,)` what the query set itself says of them, or the target's labels where it has
     other classes; `defence` and its `state` where they are known; `clean: (n, classes)` the clean predictions, which
-    only the evaluator of a defence has (remark 5).
+    only the evaluator of a defence has (Tang2024, remark 5).
     """
 
     target: Interface
@@ -34,7 +34,7 @@ class Knowledge:
 
     @property
     def nothing_is_hidden(self) -> bool:
-        """Whether the answers are the clean predictions: a defence that may move nothing does not."""
+        """Whether the answers are the clean predictions, because the defence has no budget to move them."""
         return self.defence is not None and self.defence.epsilon == 0
 
     def perturbation(self) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
@@ -51,12 +51,3 @@ class Knowledge:
             return torch.from_numpy(confidences(answers))
 
         return perturbed
-
-
-Recovery = Callable[[torch.Tensor, Knowledge], torch.Tensor]
-"""From answers `(n, classes)` to recovered predictions `(n, classes)`."""
-
-
-def as_they_are(answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
-    """The identity: the attack that adapts to nothing."""
-    return answers
