@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
 from modelkeep.core.access import Scores
-from modelkeep.extract.extraction import extract
+from modelkeep.extract.extraction import Extract
 from modelkeep.extract.lookup import Lookup
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
@@ -109,7 +109,7 @@ def lookup_microseconds(seed: int, entries: int = 200_000, answers: int = 10_000
     lookup = Lookup(asked, 0.02)
     for part in torch.split(torch.arange(entries), 1 << 16):
         lookup.add(torch.from_numpy(clean)[part], perturbed[part])
-    lookup.recovered()
+    lookup.recover()
     return (perf_counter() - start) / answers * 1e6
 
 
@@ -127,15 +127,8 @@ def main() -> None:
     x = pool.sample(QUERIES, options.seed).x
 
     def ours() -> nn.Module:
-        found = extract(
-            Scores(victim),
-            Knockoff(pool, QUERIES),
-            test=test,
-            architecture=small_cnn,
-            recipe=RECIPE,
-            clean=victim,
-            seed=options.seed,
-        )
+        steal = Extract(pool, Knockoff(QUERIES), architecture=small_cnn, recipe=RECIPE, clean=victim)
+        found = steal(Scores(victim), test, seed=options.seed)
         return nn.Sequential(found.substitute._preprocess, found.substitute.module)
 
     rivals = {"floor": lambda: floor(victim, x, options.seed), "ours": ours}

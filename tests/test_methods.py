@@ -41,7 +41,7 @@ from modelkeep.explain import (
     learn_concept,
     measure_localisation,
 )
-from modelkeep.extract import Attack, Guarded, Knockoff, PartialBayes, extract
+from modelkeep.extract import Extract, Guarded, Knockoff, PartialBayes
 from modelkeep.govern.exposure import infer_labels, invert
 from modelkeep.guard.defences import ModelGuardS
 from modelkeep.harden import BitDepth, Detector, evade, feature_squeezing, judge, score
@@ -109,18 +109,12 @@ METHODS: dict[str, Method] = {
     "asymmetry, hidden": lambda m, d, seed: MeasureAsymmetry(slice="hidden")(m, d, seed=seed),
     "mitigate, l1": lambda m, d, seed: SparseMitigation(strength=0.1)(m, d, seed=seed),
     "smooth": lambda m, d, seed: Smooth(sigma=0.1, samples=20)(m, d, seed=seed),
-    "extract": lambda m, d, seed: extract(
-        Scores(m), Knockoff(d, len(d)), test=d, recipe=Recipe(epochs=1), clean=m, seed=seed
+    "extract": lambda m, d, seed: Extract(d, Knockoff(len(d)), recipe=Recipe(epochs=1), clean=m)(
+        Scores(m), d, seed=seed
     ),
-    "extract, guarded": lambda m, d, seed: extract(
-        Guarded(m, ModelGuardS(0.5)),
-        Knockoff(d, len(d)),
-        Attack("pbayes", recovery=PartialBayes("answers")),
-        test=d,
-        recipe=Recipe(epochs=1),
-        clean=m,
-        seed=seed,
-    ),
+    "extract, guarded": lambda m, d, seed: Extract(
+        d, Knockoff(len(d)), PartialBayes("answers"), recipe=Recipe(epochs=1), clean=m
+    )(Guarded(m, ModelGuardS(0.5)), d, seed=seed),
     "lipschitz below": lambda m, d, seed: LipschitzSearch(local_radius=0.1, steps=3)(m, d, seed=seed),
 }
 # These write the network down or split it, so torch.fx must be able to follow it.

@@ -60,9 +60,9 @@ EXPORTS = {
         Visualised learn_concept measure_localisation
     """,
     "extract": """
-        DDAE NAIVE S4L SMOOTHING TOP_ONE AdaptiveKnockoff Asked Attack DDAEPlus Extraction FidelityCurve Guarded
-        JacobianAugmentation Knockoff Listed PartialBayes PerfectBayes Remote Repeated Smoothed Target extract
-        fidelity_curve
+        DDAE S4L AdaptiveKnockoff Asked Attack Combined DDAEPlus Extract Extraction FidelityCurve Guarded
+        JacobianAugmentation Knockoff LabelsOnly Listed Naive PartialBayes PerfectBayes Remote Repeated Smoothing
+        Strategy Target
     """,
     "extract.parameters": "Distance Recovery Stolen compare lemma_one steal",
     "govern": """
@@ -73,6 +73,11 @@ EXPORTS = {
     "govern.consent": "ConsentDecision ConsentState Policy Waiting Window read_policy",
     "govern.exposure": "Advice AtCut Completing Completion Costs Inversion LabelLeak Link advise infer_labels invert",
     "govern.ledger": "Audit Crossing Entry Event Finding Ledger LedgerReader audit read_ledger",
+    "guard": """
+        MAD AdaptiveMisinformation Defence Gate InformationBound ModelGuardS ModelGuardW NoDefence Policy
+        ReverseSigmoid Rounding TopOne Unordered calibrate_beta calibrate_threshold confidences copy_untrained
+        information_bound misinform open_store snap
+    """,
     "guard.defences": """
         MAD AdaptiveMisinformation Centroids ModelGuardS ModelGuardW NoDefence ReverseSigmoid Rounding TopOne
         Unordered calibrate_beta calibrate_threshold misinform

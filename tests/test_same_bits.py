@@ -35,7 +35,7 @@ from modelkeep.completion.procedures.joint_training import Frozen, Joint
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.explain import Influence, Line
-from modelkeep.extract.extraction import extract
+from modelkeep.extract.extraction import Extract
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.extract.target import Guarded
 from modelkeep.govern.session.member import serve
@@ -227,15 +227,14 @@ def of_modelguard_s_with_a_secret() -> Tensors:
 
 def of_extraction() -> Tensors:
     victim = trained()
-    copied = extract(
-        Guarded(victim, ModelGuardS(0.5)),
-        Knockoff(load("digits", "train"), 80),
-        test=held_out(60),
+    steal = Extract(
+        load("digits", "train"),
+        Knockoff(80),
         architecture=lambda shape, classes: dense(shape, classes, hidden=[16]),
         recipe=Recipe(epochs=4, batch_size=20, learning_rate=5e-3),
         clean=victim,
-        seed=10,
     )
+    copied = steal(Guarded(victim, ModelGuardS(0.5)), held_out(60), seed=10)
     judged = torch.tensor([copied.fidelity.value, copied.accuracy.value, copied.queries], dtype=torch.float64)
     return {**weights(copied.substitute), "judged": judged}
 

@@ -13,7 +13,7 @@ from cli.running import Run
 from modelkeep import Model, Result
 from modelkeep.attack.transfer.proxy import RECIPE
 from modelkeep.core.access import Scores
-from modelkeep.extract.extraction import Extraction, extract
+from modelkeep.extract.extraction import Extract, Extraction
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.zoo import datasets
 
@@ -31,9 +31,8 @@ def test_it_writes_the_copy_the_figures_and_the_curve(modelkeep: Run, digits_mod
     assert isinstance(found, Extraction)
     assert json.loads(run.out) == json.loads((out / "result.json").read_text())
     model, test = Model.load(digits_model), datasets.load("digits", "test")
-    expected = extract(
-        Scores(model), Knockoff(datasets.load("digits"), 120), test=test, recipe=RECIPE, clean=model, seed=0
-    )
+    steal = Extract(datasets.load("digits"), Knockoff(120), recipe=RECIPE, clean=model)
+    expected = steal(Scores(model), test, seed=0)
     assert found.fidelity == expected.fidelity
     assert found.cost == pytest.approx(0.24)
     assert Model.load(out / "substitute.safetensors").fingerprint() == expected.substitute.fingerprint()
@@ -52,7 +51,7 @@ def test_a_guarded_model_is_shown_on_one_screen(modelkeep: Run, digits_model: Pa
 
 
 def test_what_cannot_be_done_is_said(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
-    assert "There is no attack 'guess'. There are: naive, top-1" in modelkeep(
+    assert "There is no extraction 'guess'." in modelkeep(
         "extract", digits_model, *FEW, "--attack", "guess"
     ).err.replace("\n", " ")
     assert "Name the target" in modelkeep("extract", digits_model).err
@@ -69,5 +68,5 @@ def test_what_cannot_be_done_is_said(modelkeep: Run, digits_model: Path, tmp_pat
 def test_the_list_names_everything(modelkeep: Run) -> None:
     run = modelkeep("extract", "--list")
     assert run.code == 0
-    for name in ("knockoff", "jbda-tr", "d-dae+", "pbayes", "modelguard-w", "unordered"):
+    for name in ("knockoff", "jbda-tr", "d-dae-plus", "partial-bayes", "modelguard-w", "mad"):
         assert name in run.out

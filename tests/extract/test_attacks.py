@@ -8,9 +8,9 @@ from torch.nn.functional import cross_entropy
 
 from modelkeep import Data, Model
 from modelkeep.core.access import Scores
-from modelkeep.extract.attacks import SMOOTHING, TOP_ONE, Attack, Repeated, Smoothed
+from modelkeep.extract.attacks import Combined, LabelsOnly, Naive, Repeated, Smoothing
 from modelkeep.extract.bayes import PartialBayes
-from modelkeep.extract.extraction import extract
+from modelkeep.extract.extraction import Extract
 from modelkeep.extract.restorer import DDAEPlus
 from modelkeep.extract.strategies import JacobianAugmentation
 from modelkeep.extract.substitute import Rotations, TwoHeaded, train_substitute
@@ -38,13 +38,13 @@ def questions(count: int) -> torch.Tensor:
 
 def test_to_ask_twice_gains_nothing_against_ordered_quantisation() -> None:
     model, x = unsure(), questions(500)
-    once, twice = (Repeated(times)(Guarded(model, ModelGuardS(0.5)), x, 0) for times in (1, 2))
+    once, twice = (Repeated(times).ask(Guarded(model, ModelGuardS(0.5)), x, 0) for times in (1, 2))
     assert torch.equal(once, twice)
 
 
 def test_to_ask_twice_gains_something_against_unordered_quantisation() -> None:
     model, x = unsure(), questions(500)
-    once, twice = (Repeated(times)(Guarded(model, Unordered(0.2)), x, 0) for times in (1, 2))
+    once, twice = (Repeated(times).ask(Guarded(model, Unordered(0.2)), x, 0) for times in (1, 2))
     changed = (once != twice).any(dim=1)
     assert changed.sum() > 10
     before, after = ((each - model.probs(x))[changed].norm(dim=1).mean() for each in (once, twice))
@@ -54,9 +54,9 @@ def test_to_ask_twice_gains_something_against_unordered_quantisation() -> None:
 def test_the_top_1_attack_sees_labels_only(victim: Model, halves: tuple[Data, Data], test_digits: Data) -> None:
     """A target that is surer of everything gives the same copy, also where the strategy looks at the answers."""
     surer = Model.from_card(nn.Sequential(victim.module, Scaled(3.0)), victim.card)
-    strategy = JacobianAugmentation(halves[1].first(60), 120)
+    strategy = JacobianAugmentation(120, 60)
     one, two = (
-        extract(Scores(each), strategy, TOP_ONE, test=test_digits, recipe=RECIPE, clean=each, seed=0)
+        Extract(halves[1], strategy, LabelsOnly(), recipe=RECIPE, clean=each)(Scores(each), test_digits, seed=0)
         for each in (victim, surer)
     )
     assert one.substitute.fingerprint() == two.substitute.fingerprint()
@@ -73,10 +73,10 @@ class Scaled(nn.Module):
 
 def test_smoothing_averages_the_answers_to_three_copies(victim: Model, halves: tuple[Data, Data]) -> None:
     target, x = Scores(victim), halves[1].x[:20]
-    answers = SMOOTHING.asking(target, x, 5)
+    answers = Smoothing().ask(target, x, 5)
     assert target.queries == 60
     generator = torch.Generator().manual_seed(5)
-    copies = [Smoothed().augmentation(x, (0.0, 1.0), generator) for _ in range(3)]
+    copies = [Smoothing().augmentation(x, (0.0, 1.0), generator) for _ in range(3)]
     torch.testing.assert_close(answers, sum(victim.probs(copy) for copy in copies) / 3)
     assert not torch.equal(copies[0], copies[1])
 
@@ -108,7 +108,7 @@ def test_s4l_leaves_a_plain_network(halves: tuple[Data, Data], victim: Model) ->
 
 
 def test_an_attack_says_around_what_its_table_was_drawn() -> None:
-    assert Attack("a", recovery=PartialBayes()).means == "clean"
-    assert Attack("a", recovery=DDAEPlus(PartialBayes("answers"))).means == "answers"
-    assert Attack("a", recovery=PartialBayes(torch.eye(3))).means == "given"
-    assert TOP_ONE.means is None
+    assert PartialBayes().table_source == "clean"
+    assert DDAEPlus("answers").table_source == "answers"
+    assert Combined(Naive(), PartialBayes(torch.eye(3))).table_source == "given"
+    assert LabelsOnly().table_source is None

@@ -11,7 +11,7 @@ from modelkeep import Model
 from modelkeep.core.access import Scores
 from modelkeep.core.errors import InputError
 from modelkeep.extract.bayes import PartialBayes, PerfectBayes, simplex_grid
-from modelkeep.extract.recoveries import Knowledge
+from modelkeep.extract.knowledge import Knowledge
 from modelkeep.extract.restorer import DDAEPlus
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
@@ -52,7 +52,7 @@ def test_the_grid_of_the_simplex_is_complete() -> None:
 def test_the_perfect_attack_is_the_mean_of_all_that_could_have_been() -> None:
     answers, knowledge = asked(Rounding(1), drawn(30, 2))
     possible = simplex_grid(2, 1000)
-    found = PerfectBayes(possible)(answers, knowledge)
+    found = PerfectBayes(possible).recover(answers, knowledge)
     given = confidences(Rounding(1)(snap(possible.numpy())))
     for answer, recovered in zip(answers.numpy(), found, strict=True):
         could = [y for y, gives in zip(possible, given, strict=True) if np.array_equal(gives, answer)]
@@ -62,10 +62,10 @@ def test_the_perfect_attack_is_the_mean_of_all_that_could_have_been() -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_partial_and_perfect_attack_agree_where_the_table_is_complete(classes: int) -> None:
     answers, knowledge = asked(ModelGuardS(0.4), drawn(200, classes))
-    perfect = PerfectBayes(simplex_grid(classes, {2: 4000, 3: 300}[classes]))(answers, knowledge)
+    perfect = PerfectBayes(simplex_grid(classes, {2: 4000, 3: 300}[classes])).recover(answers, knowledge)
     centre = torch.full((100, classes), 1 / classes)
     # A Dirichlet distribution with one count per class is uniform on the simplex, as the grid is.
-    partial = PartialBayes(centre, samples=1000, precision=classes, tolerance=0.0)(answers, knowledge)
+    partial = PartialBayes(centre, samples=1000, precision=classes, tolerance=0.0).recover(answers, knowledge)
     assert (partial - perfect).abs().max() < 0.02
     assert (answers - perfect).abs().max() > 0.05  # the answers themselves are no such thing
 
@@ -74,8 +74,8 @@ def test_partial_and_perfect_attack_agree_where_the_table_is_complete(classes: i
 def test_it_undoes_what_can_be_undone(defence: Defence) -> None:
     answers, knowledge = asked(defence, drawn(400, 4))
     naive = distance(answers, knowledge)
-    assert distance(PartialBayes()(answers, knowledge), knowledge) < 0.6 * naive
-    assert distance(DDAEPlus()(answers, knowledge), knowledge) < 0.9 * naive
+    assert distance(PartialBayes().recover(answers, knowledge), knowledge) < 0.6 * naive
+    assert distance(DDAEPlus().recover(answers, knowledge), knowledge) < 0.9 * naive
 
 
 def test_nothing_beats_the_mean_of_a_cluster() -> None:
@@ -84,7 +84,7 @@ def test_nothing_beats_the_mean_of_a_cluster() -> None:
     _, cluster = torch.unique(answers, dim=0, return_inverse=True)
     centres = torch.stack([clean[cluster == c].mean(dim=0) for c in range(int(cluster.max()) + 1)])
     risk = float((clean - centres[cluster]).square().sum(dim=1).mean())  # whatever r(ŷ) is
-    found = PartialBayes()(answers, knowledge)
+    found = PartialBayes().recover(answers, knowledge)
     loss, naive = (float((each - clean).square().sum(dim=1).mean()) for each in (found, answers))
     assert risk <= loss < 1.2 * risk
     assert naive > 1.2 * loss
@@ -94,28 +94,28 @@ def test_the_state_of_the_target_stays_as_it_was() -> None:
     defence = ModelGuardS(0.3)
     answers, knowledge = asked(defence, drawn(50, 3))
     before = [knowledge.state.rows(label).copy() for label in range(3)]
-    PartialBayes()(answers, knowledge)
+    PartialBayes().recover(answers, knowledge)
     assert all(np.array_equal(knowledge.state.rows(label), before[label]) for label in range(3))
 
 
 def test_without_a_defence_there_is_nothing_to_recover() -> None:
     answers, knowledge = asked(NoDefence(), drawn(20, 3))
-    assert torch.equal(PartialBayes()(answers, knowledge), answers)
+    assert torch.equal(PartialBayes().recover(answers, knowledge), answers)
 
 
 def test_the_oracle_must_be_given_and_the_attacker_can_do_without() -> None:
     answers, knowing = asked(ModelGuardW(1.0), drawn(300, 4))
     thief = Knowledge(knowing.target, knowing.questions, knowing.labels, 0, knowing.defence, knowing.state)
     with pytest.raises(InputError, match="give clean=…, or means='answers'"):
-        PartialBayes()(answers, thief)
-    with_guesses = PartialBayes(drawn(300, 4, seed=1))(answers, thief)  # of the same distribution, not the same
+        PartialBayes().recover(answers, thief)
+    with_guesses = PartialBayes(drawn(300, 4, seed=1)).recover(answers, thief)  # of the same distribution, not the same
     assert distance(with_guesses, knowing) < 0.6 * distance(answers, knowing)
-    PartialBayes("answers")(answers, thief)
+    PartialBayes("answers").recover(answers, thief)
     unknowing = Knowledge(knowing.target, knowing.questions, knowing.labels, 0)
     with pytest.raises(InputError, match="must know the defence"):
-        PartialBayes("answers")(answers, unknowing)
+        PartialBayes("answers").recover(answers, unknowing)
 
 
 def test_the_same_seed_gives_the_same_recovery() -> None:
     answers, knowledge = asked(ReverseSigmoid(0.8), drawn(50, 4))
-    assert torch.equal(PartialBayes()(answers, knowledge), PartialBayes()(answers, knowledge))
+    assert torch.equal(PartialBayes().recover(answers, knowledge), PartialBayes().recover(answers, knowledge))

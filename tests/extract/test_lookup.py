@@ -31,7 +31,7 @@ def test_it_agrees_with_brute_force(seed: int, classes: int, coarse: bool, toler
     lookup = Lookup(answers, tolerance)
     for index in torch.arange(60).tensor_split(parts):
         lookup.add(clean[index], perturbed[index])
-    found = lookup.recovered()
+    found = lookup.recover()
     for i, answer in enumerate(answers):
         same_label = perturbed.argmax(dim=1) == answer.argmax()
         distance = (perturbed - answer).double().norm(dim=1).masked_fill(~same_label, torch.inf)
@@ -50,4 +50,4 @@ def test_it_agrees_with_brute_force(seed: int, classes: int, coarse: bool, toler
 
 def test_nothing_is_recovered_from_an_empty_table() -> None:
     answers = torch.tensor([[0.25, 0.75]])
-    assert torch.equal(Lookup(answers, 0.1).recovered(), answers)
+    assert torch.equal(Lookup(answers, 0.1).recover(), answers)

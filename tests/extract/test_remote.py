@@ -17,8 +17,8 @@ import torch
 from modelkeep import Data, Model
 from modelkeep.core.access import Scores
 from modelkeep.core.errors import InputError, ModelError, PredictionError, QueryBudget
-from modelkeep.extract.attacks import Attack, Repeated
-from modelkeep.extract.extraction import extract
+from modelkeep.extract.attacks import Repeated
+from modelkeep.extract.extraction import Extract
 from modelkeep.extract.remote import Remote
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.training import Recipe
@@ -120,7 +120,7 @@ def test_a_question_is_sent_once(served: Served, test_digits: Data) -> None:
 
 def test_to_ask_again_on_purpose_is_possible(served: Served, test_digits: Data) -> None:
     with Remote(served.url, "digits") as target:
-        Repeated(3)(target, test_digits.x[:10], 0)
+        Repeated(3).ask(target, test_digits.x[:10], 0)
         assert target.queries == sum(served.rows) == 30
 
 
@@ -184,11 +184,11 @@ def test_a_run_that_was_stopped_goes_on(
     served: Served, halves: tuple[Data, Data], test_digits: Data, tmp_path: Path
 ) -> None:
     """Stopped in the middle, its file torn at the end, the second run asks only for the rest, and ends the same."""
-    strategy, attack = Knockoff(halves[1], 100), Attack("2-qpi", asking=Repeated(2))
+    steal = Extract(halves[1], Knockoff(100), Repeated(2), recipe=RECIPE)
 
     def run(folder: Path | None) -> Any:
         with Remote(served.url, "digits", batch=16, folder=folder) as target:
-            return extract(target, strategy, attack, test=test_digits, recipe=RECIPE, seed=0)
+            return steal(target, test_digits, seed=0)
 
     whole = run(None)
     served.rows.clear()

@@ -36,14 +36,15 @@ def assert_answers_belong(harvest: Harvest, model: Model) -> None:
 
 def test_a_list_is_asked_as_it_is() -> None:
     model = linear(torch.eye(4)[:3])
-    harvest = Listed(pool().x)(thief(model))
+    harvest = Listed()(thief(model), pool())
     assert torch.equal(harvest.questions, pool().x)
+    assert len(Listed(5)(thief(model), pool()).questions) == 5
     assert_answers_belong(harvest, model)
 
 
 def test_knockoff_draws_different_inputs_by_the_seed() -> None:
     model, data = linear(torch.eye(4)[:3]), pool()
-    one, two, other = (Knockoff(data, 20)(thief(model, seed)) for seed in (0, 0, 1))
+    one, two, other = (Knockoff(20)(thief(model, seed), data) for seed in (0, 0, 1))
     assert torch.equal(one.questions, two.questions)
     assert not torch.equal(one.questions, other.questions)
     assert len(torch.unique(one.questions, dim=0)) == 20
@@ -63,7 +64,7 @@ def test_the_bandit_goes_where_there_is_something_to_learn() -> None:
         return torch.where(boring[:, None], known, certain)
 
     flat = linear(torch.zeros(3, 4))
-    harvest = AdaptiveKnockoff(data, 150, rounds=10)(replace(thief(flat), ask=ask))
+    harvest = AdaptiveKnockoff(150, rounds=10)(replace(thief(flat), ask=ask), data)
     assert len(torch.unique(harvest.questions, dim=0)) == 150
     assert harvest.original is not None
     asked_late = harvest.original[75:].bincount(minlength=3)
@@ -73,8 +74,8 @@ def test_the_bandit_goes_where_there_is_something_to_learn() -> None:
 def test_augmentation_steps_along_the_sign_of_the_gradient() -> None:
     """For a linear substitute of two classes, that is ± sign(w₁ − w₀), whatever the target class."""
     weights = torch.tensor([[1.0, -2.0, 0.5, 3.0], [-1.0, 1.0, 2.0, -0.5]])
-    model, seeds = linear(weights), pool(8)
-    harvest = JacobianAugmentation(seeds, 16, step=0.01, iterations=1)(thief(model))
+    model, seeds = linear(weights), pool(8).sample(8, 0)
+    harvest = JacobianAugmentation(16, 8, step=0.01, iterations=1)(thief(model), pool(8))
     assert torch.equal(harvest.questions[:8], seeds.x)
     moved = (harvest.questions[8:] - seeds.x) / 0.01
     direction = (weights[1] - weights[0]).sign()
@@ -94,7 +95,7 @@ def test_augmentation_doubles_until_the_budget_and_stays_within_the_bounds() -> 
         sizes.append(len(x))
         return model.probs(x)
 
-    harvest = JacobianAugmentation(pool(10), 50, step=0.5)(replace(thief(model), ask=ask))
+    harvest = JacobianAugmentation(50, 10, step=0.5)(replace(thief(model), ask=ask), pool())
     assert sizes == [10, 10, 20, 10]
     assert len(harvest.questions) == 50
     assert harvest.questions.min() >= 0
@@ -103,8 +104,8 @@ def test_augmentation_doubles_until_the_budget_and_stays_within_the_bounds() -> 
 
 def test_impossible_budgets_are_refused() -> None:
     with pytest.raises(InputError, match="'queries' parameter of AdaptiveKnockoff"):
-        AdaptiveKnockoff(pool(), 61)
-    with pytest.raises(InputError, match="'queries' parameter of JacobianAugmentation"):
-        JacobianAugmentation(pool(), 10)
+        AdaptiveKnockoff(61)(thief(linear(torch.eye(4)[:3])), pool())
+    with pytest.raises(InputError, match="'seeds' parameter of JacobianAugmentation"):
+        JacobianAugmentation(10, 60)
     with pytest.raises(InputError, match="Cannot draw 61"):
-        Knockoff(pool(), 61)(thief(linear(torch.eye(4)[:3])))
+        Knockoff(61)(thief(linear(torch.eye(4)[:3])), pool())

@@ -8,7 +8,7 @@ import torch
 from modelkeep import Data, Model
 from modelkeep.core.access import Scores
 from modelkeep.core.errors import InputError, PredictionError, QueryBudget
-from modelkeep.extract.extraction import extract
+from modelkeep.extract.extraction import Extract
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.extract.target import Asked, Guarded, Target, probabilities
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
@@ -44,7 +44,7 @@ def test_a_budget_is_refused_before_anything_is_asked(victim: Model, halves: tup
     targets: list[Target] = [asked, Guarded(victim, TopOne(), budget=50)]
     for target in targets:
         with pytest.raises(QueryBudget, match="The budget is 50 queries: 0 are spent, and 60 more"):
-            extract(target, Knockoff(halves[1], 60), test=halves[0], recipe=Recipe(steps=1), seed=0)
+            Extract(halves[1], Knockoff(60), recipe=Recipe(steps=1))(target, halves[0], seed=0)
         assert target.queries == 0
     assert calls == []
 
@@ -53,7 +53,7 @@ def test_logits_are_not_taken_for_probabilities(victim: Model, halves: tuple[Dat
     """What gives a copy at the level of chance elsewhere, without a word."""
     wrong = Asked(victim.logits, input_shape=(1, 8, 8), classes=10, returns="probabilities")
     with pytest.raises(PredictionError, match=r"these are no probabilities\. If they are logits, say so"):
-        extract(wrong, Knockoff(halves[1], 60), test=test_digits, seed=0)
+        Extract(halves[1], Knockoff(60))(wrong, test_digits, seed=0)
     right = Asked(victim.logits, input_shape=(1, 8, 8), classes=10, returns="logits")
     torch.testing.assert_close(right.probs(test_digits.x), Scores(victim).probs(test_digits.x))
     said_wrongly = Asked(victim.probs, input_shape=(1, 8, 8), classes=10, returns="logits")

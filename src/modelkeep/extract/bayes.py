@@ -31,7 +31,7 @@ class TableAttack(Attack):
     attacker has the "answers" themselves, or guesses (m, classes) of his own, such as the predictions of shadow models.
     """
 
-    means: Means | torch.Tensor = setting("Around what the table is drawn.", default="clean")  # noqa: RUF009
+    means: Means | torch.Tensor = setting("Around what the table is drawn.", default="clean")
     samples: int = setting("Draws around each mean.", default=20, at_least=1)
     precision: float | None = setting("Of the Dirichlet draws; 8 per class by default.", default=None, above=0)
 

@@ -8,18 +8,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch.nn.functional import one_hot
 
 from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
-from modelkeep.extract import attacks
-from modelkeep.extract.attacks import Attack
+from modelkeep.extract.attacks import S4L, Attack, LabelsOnly, Naive, Smoothing
 from modelkeep.extract.bayes import PartialBayes
-from modelkeep.extract.extraction import extract
+from modelkeep.extract.extraction import Extract
 from modelkeep.extract.restorer import DDAE, DDAEPlus
 from modelkeep.extract.strategies import JacobianAugmentation, Knockoff, Strategy
-from modelkeep.extract.target import Guarded, Target
+from modelkeep.extract.target import Guarded
 from modelkeep.guard.grid import ONE, confidences, distortion, snap
 from modelkeep.papers.result import Claim, above, values
 from modelkeep.papers.study import PaperStudy, Size
@@ -63,16 +60,15 @@ def steal(
     """Steal the target of a task: how many test labels the copy has right, and how many as the target has them."""
     mine = owner(task, plan, seed)
     target = Guarded(mine.target, standing(defence, epsilon, mine))
-    found = extract(
-        target,
+    extraction = Extract(
+        mine.data.pool,
         asking(strategy, mine),
         attack_named(attack, mine.plan),
-        test=mine.data.test,
         architecture=NETWORKS[mine.plan.network],
         recipe=Recipe.from_json(mine.plan.stealing),
         clean=mine.target,
-        seed=seed,
     )
+    found = extraction(target, mine.data.test, seed=seed)
     distance = found.recovery_distance
     assert distance is not None
     return {
@@ -107,30 +103,23 @@ def protect(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
 def asking(strategy: str, mine: Owner) -> Strategy:
     """The paper's query strategies, with the same natural images for all attacks and defences."""
     if strategy == printed.KNOCKOFF:
-        return Knockoff(mine.data.pool, mine.queries)
-    return JacobianAugmentation(mine.data.pool.sample(mine.plan.seeds, mine.seed), mine.queries)
+        return Knockoff(mine.queries)
+    return JacobianAugmentation(mine.queries, mine.plan.seeds)
 
 
 def attack_named(name: str, plan: Plan) -> Attack:
     """The paper's attacks by their names in its tables."""
     shadows, restoring = Recipe.from_json(plan.shadowing), Recipe.from_json(plan.restoring)
-    table = PartialBayes(samples=plan.samples)
-    made = {
-        printed.NAIVE: attacks.NAIVE,
-        printed.TOP_ONE: Attack(name, asking=only_labels),
-        printed.S4L: attacks.S4L,
-        printed.SMOOTHING: attacks.SMOOTHING,
-        printed.DDAE: Attack(name, recovery=DDAE(plan.shadows, NETWORKS["strided"], shadows, restoring)),
-        printed.DDAE_PLUS: Attack(name, recovery=DDAEPlus(table, restoring)),
-        printed.PBAYES: Attack(name, recovery=table),
+    made: dict[str, Attack] = {
+        printed.NAIVE: Naive(),
+        printed.TOP_ONE: LabelsOnly(),
+        printed.S4L: S4L(),
+        printed.SMOOTHING: Smoothing(),
+        printed.DDAE: DDAE(plan.shadows, NETWORKS["strided"], shadows, restoring),
+        printed.DDAE_PLUS: DDAEPlus(samples=plan.samples, recipe=restoring),
+        printed.PBAYES: PartialBayes(samples=plan.samples),
     }
     return made[name]
-
-
-def only_labels(target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
-    """The top-1 attack: all but the label is thrown away at once, so a strategy that looks at answers sees labels."""
-    answers = target.probs(x)
-    return one_hot(answers.argmax(dim=1), answers.shape[1]).to(answers.dtype)
 
 
 NEAR = 0.05
