@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psycopg
 
+from processes import PATIENCE
+
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "shared_buffers": "16MB",
@@ -74,7 +76,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start, and wait until it answers (after a crash it first recovers)."""
         self._server = self._run(self._command)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 psycopg.connect(self.dsn, connect_timeout=5).close()
@@ -105,7 +107,7 @@ class PostgresServer:
             self.stop()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
-        self._guard.wait(30)
+        self._guard.wait(PATIENCE)
 
     def log(self) -> str:
         """What the server has said."""
@@ -113,7 +115,7 @@ class PostgresServer:
 
     def _end(self, how: signal.Signals) -> None:
         self._server.send_signal(how)
-        self._server.wait(30)
+        self._server.wait(PATIENCE)
 
     def _run(self, command: list[str], stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         with (self.folder / "log").open("ab") as log:

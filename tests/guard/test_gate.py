@@ -227,6 +227,19 @@ def test_other_settings_are_another_epoch() -> None:
     assert policy().epoch == policy().epoch
 
 
+@pytest.mark.parametrize("defence", [TopOne(), ModelGuardS(0.5)], ids=["top-1", "modelguard-s"])
+@pytest.mark.parametrize(("beyond", "unsure"), [(-1, True), (0, True), (1, False)], ids=["within", "edge", "beyond"])
+def test_a_margin_of_the_slack_is_still_a_tie(store: SqliteStore, defence: Defence, beyond: int, unsure: bool) -> None:
+    """Noise as large as the slack can make the two largest confidences equal, so the first answer must be kept."""
+    guarded = policy(defence)
+    margin, second = guarded.slack + beyond, ONE // 4
+    rest = ONE - 2 * second - margin
+    units = np.array([[second + margin, second, rest // 2, rest - rest // 2]])
+    gate = Gate(guarded, store)
+    gate.answer(np.eye(CLASSES), hashes(CLASSES))  # so that the list of ModelGuard-S is not empty
+    assert gate.quick(units / ONE, [bytes(32)]).unsure.tolist() == [unsure]
+
+
 def test_a_state_that_the_gate_would_not_keep_is_refused(store: SqliteStore) -> None:
     with pytest.raises(GuardError, match="'unordered' has a state"):
         Gate(policy(Unordered(0.5)), store)

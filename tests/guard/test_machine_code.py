@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from processes import PATIENCE
+
 CALLEE = """
 from modelkeep.guard.machine_code import compiled
 
@@ -35,7 +37,7 @@ print(outer(1), len(outer.stats.cache_hits))
 
 def run(folder: Path) -> tuple[int, int]:
     told = subprocess.run(
-        [sys.executable, "-c", MAIN, str(folder)], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", MAIN, str(folder)], check=True, capture_output=True, text=True, timeout=PATIENCE
     ).stdout.split()
     return int(told[0]), int(told[1])
 

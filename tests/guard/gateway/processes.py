@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 from ports import free_port
+from processes import PATIENCE
 
 # A network that is slow where the first feature says so, read as `slow:build` from the folder of the settings.
 SLOW = """
@@ -68,14 +67,6 @@ def settings(folder: Path, tls: str = "") -> Path:
     return path
 
 
-def until(happened: Callable[[], bool], seconds: float = 20) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "It did not happen."
-        time.sleep(0.02)
-
-
 class Gateway:
     """`modelkeep guard serve` in a process of its own; ready when this is made."""
 
@@ -92,12 +83,12 @@ class Gateway:
         told = self.process.stdout.readline()  # printed once it would answer; ends, too, if the process does
         if not told:
             raise AssertionError(self.ended()[1])
-        self.described: dict[str, Any] = json.loads(told)
-        self.url: str = self.described["rest"]
+        self.summary: dict[str, Any] = json.loads(told)
+        self.url: str = self.summary["rest"]
 
-    def ended(self, timeout: float = 20) -> tuple[int, str]:
+    def ended(self) -> tuple[int, str]:
         """Its exit code and what it said on stderr, after it has ended."""
-        _, said = self.process.communicate(timeout=timeout)
+        _, said = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, said
 
     def __enter__(self) -> Self:

@@ -22,6 +22,7 @@ from modelkeep.guard.gateway.principals import Principals, add_key
 from modelkeep.guard.refusals import NotOperator
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Event, Principal
+from processes import PATIENCE
 
 INFER = "/v2/models/small/infer"
 HEAD = f"POST {INFER} HTTP/1.1\r\nHost: gateway\r\n".encode()
@@ -50,7 +51,7 @@ def said(port: int, sent: bytes, *, seconds: float = 10.0) -> bytes:
 
 
 def alive(gateway: Running) -> bool:
-    return httpx.get(f"{gateway.url}/v2/health/live", timeout=20).status_code == 200
+    return httpx.get(f"{gateway.url}/v2/health/live", timeout=PATIENCE).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ def alive(gateway: Running) -> bool:
 )
 def test_lists_as_deep_as_json_goes_are_malformed(gateway: Running, body: str) -> None:
     for depth in (900, 1015, 5000):
-        answer = httpx.post(gateway.url + INFER, content=body % ("[" * depth + "]" * depth), timeout=20)
+        answer = httpx.post(gateway.url + INFER, content=body % ("[" * depth + "]" * depth), timeout=PATIENCE)
         assert (answer.status_code, len(answer.text) < 400) == (400, True)
 
 
@@ -110,7 +111,7 @@ def test_what_two_servers_could_read_in_two_ways_is_refused(gateway: Running, he
     "value", [b"Basic \xff\xfe", b"Basic Og==", b"Bearer \xe9", b"Basic !", b"Basic /w==", b"Digest x", b"bearer"]
 )
 def test_no_header_is_a_key_by_accident(locked: Running, value: bytes) -> None:
-    answer = httpx.post(locked.url + INFER, headers=[(b"Authorization", value)], content=b"{}", timeout=20)
+    answer = httpx.post(locked.url + INFER, headers=[(b"Authorization", value)], content=b"{}", timeout=PATIENCE)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
 
@@ -127,7 +128,7 @@ def test_grpc_tells_nothing_of_what_nobody_foresaw(gateway: Running, monkeypatch
 
     monkeypatch.setattr(gateway.service.backend, "ready", fails)
     with grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel, pytest.raises(grpc.RpcError) as error:
-        channel.unary_unary("/inference.GRPCInferenceService/ServerReady", bytes, bytes)(b"", timeout=20)
+        channel.unary_unary("/inference.GRPCInferenceService/ServerReady", bytes, bytes)(b"", timeout=PATIENCE)
     assert isinstance(error.value, grpc.Call)
     assert error.value.code() is grpc.StatusCode.INTERNAL
     assert "secret" not in str(error.value.details())
@@ -138,7 +139,7 @@ def test_a_small_message_that_grows_large_is_refused(locked: Running) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{locked.grpc}", compression=grpc.Compression.Gzip) as channel:
         infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", bytes, bytes)
         with pytest.raises(grpc.RpcError) as error:
-            infer(bytes(locked.service.most_bytes * 2), timeout=20)
+            infer(bytes(locked.service.most_bytes * 2), timeout=PATIENCE)
     assert isinstance(error.value, grpc.Call)
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -148,10 +149,10 @@ def test_random_bytes_on_the_grpc_port_harm_nobody(gateway: Running) -> None:
     random = np.random.default_rng(0)
     for start in (b"", preface, preface + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])):
         for _ in range(10):
-            with socket.create_connection(("127.0.0.1", gateway.grpc), timeout=20) as client:
+            with socket.create_connection(("127.0.0.1", gateway.grpc), timeout=PATIENCE) as client:
                 client.sendall(start + random.bytes(3000))
     with grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel:
-        channel.unary_unary("/inference.GRPCInferenceService/ServerLive", bytes, bytes)(b"", timeout=20)
+        channel.unary_unary("/inference.GRPCInferenceService/ServerLive", bytes, bytes)(b"", timeout=PATIENCE)
 
 
 def test_the_audit_log_goes_on_after_a_write_that_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +21,8 @@ from modelkeep.guard.gateway.upstream import UpstreamBackend
 from modelkeep.guard.grid import confidences, snap
 from modelkeep.guard.protocol.tensors import TensorSpec
 from modelkeep.guard.store.store import Principal
+from ports import free_port
+from processes import PATIENCE, wait_until
 
 HERE = Path(__file__).parent
 PEERS = Path(os.environ.get("MODELKEEP_PEERS", HERE.parents[2] / ".peers"))
@@ -48,7 +48,7 @@ def test_tritonclient_gets_the_same_bits_over_every_transport(peers: Path, tmp_p
             key,
             json.dumps(ROWS.tolist()),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert {bits for one in told.values() for bits in one["bits"]} == {told["json"]["bits"][0]}
@@ -65,10 +65,7 @@ def mlserver(peers: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """The address of a real MLServer with one small model."""
     folder = tmp_path_factory.mktemp("mlserver")
     shutil.copy(HERE / "mlserver_runtime.py", folder)
-    with socket.socket() as first, socket.socket() as second, socket.socket() as third:
-        for one in (first, second, third):
-            one.bind(("127.0.0.1", 0))
-        http, grpc, metrics = (one.getsockname()[1] for one in (first, second, third))
+    http, grpc, metrics = free_port(), free_port(), free_port()
     ports = {"host": "127.0.0.1", "http_port": http, "grpc_port": grpc, "metrics_port": metrics}
     (folder / "settings.json").write_text(json.dumps({**ports, "parallel_workers": 0}))
     (folder / "model-settings.json").write_text(
@@ -78,18 +75,19 @@ def mlserver(peers: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         process = subprocess.Popen([peers / "mlserver", "start", "."], cwd=folder, stdout=log, stderr=log)
     try:
         url = f"http://127.0.0.1:{http}"
-        for _ in range(300):
-            assert process.poll() is None, (folder / "log").read_text()
+
+        def ready() -> bool:
             try:
-                if httpx.get(f"{url}/v2/models/linear/ready").status_code == 200:
-                    break
+                return httpx.get(f"{url}/v2/models/linear/ready").status_code == 200
             except httpx.TransportError:
-                pass
-            time.sleep(0.1)
+                assert process.poll() is None, (folder / "log").read_text()
+                return False
+
+        wait_until(ready)
         yield url
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
 def test_a_real_mlserver_gives_its_predictions_and_nothing_else(mlserver: str, tmp_path: Path) -> None:

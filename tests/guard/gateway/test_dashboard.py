@@ -25,6 +25,7 @@ from modelkeep.guard.gateway.query_monitor import QueryMonitor
 from modelkeep.guard.gateway.traffic import Traffic
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Principal, Store
+from processes import PATIENCE
 
 CURVE = {"queries": [100, 1000], "fidelity": [0.4, 0.8]}
 
@@ -53,7 +54,7 @@ class Dashboard:
             f"{self.running.url}/v2/models/small/infer",
             json={"inputs": [tensor]},
             headers={"Authorization": f"Bearer {self.keys[who]}"},
-            timeout=60,  # the first query may have to compile the guard
+            timeout=PATIENCE,  # the first query may have to compile the guard
         ).status_code
 
     def data(self) -> dict[str, Any]:
@@ -108,8 +109,13 @@ def test_the_served_gateway_has_it(tmp_path: Path) -> None:
     with Gateway(config) as gateway:
         body = question([[0.1, 0.2, 0.3, 0.4]])
         url = f"{gateway.url}/v2/models/slow/infer"
-        assert httpx.post(url, json=body, headers={"Authorization": f"Bearer {alice}"}, timeout=60).status_code == 200
-        told = httpx.get(f"{gateway.url}/dashboard/data", headers={"Authorization": f"Bearer {operator}"}, timeout=60)
+        assert (
+            httpx.post(url, json=body, headers={"Authorization": f"Bearer {alice}"}, timeout=PATIENCE).status_code
+            == 200
+        )
+        told = httpx.get(
+            f"{gateway.url}/dashboard/data", headers={"Authorization": f"Bearer {operator}"}, timeout=PATIENCE
+        )
         assert told.json()["answered"] == 1
         assert told.json()["thief"]["words"] == "less than 40%"
         assert told.json()["principals"][0]["suspicion"]["queries"] == 1

@@ -18,6 +18,7 @@ from modelkeep.guard.gateway.principals import add_key
 from modelkeep.guard.protocol import inference_pb2 as pb
 from modelkeep.guard.protocol.tensors import Array
 from modelkeep.guard.store.store import Principal
+from processes import PATIENCE
 
 METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer")
 ROWS = np.linspace(0, 1, 12, dtype=np.float32).reshape(2, *SHAPE)
@@ -37,7 +38,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 @pytest.fixture(scope="module")
 def call(gateway: Running) -> Iterator[Call]:
     with grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel:
-        yield lambda method, raw: asked(channel, method)(raw, timeout=20)
+        yield lambda method, raw: asked(channel, method)(raw, timeout=PATIENCE)
 
 
 def question(rows: Array, *, raw: bool) -> bytes:
@@ -85,7 +86,7 @@ def test_one_row_gets_the_same_bits_on_every_way(gateway: Running, call: Call, r
     by_rest = httpx.post(
         f"{gateway.url}/v2/models/small/infer",
         json={"inputs": [{"name": "input", "shape": rows.shape, "datatype": "FP32", "data": rows.ravel().tolist()}]},
-        timeout=20,
+        timeout=PATIENCE,
     ).json()["outputs"][0]["data"]
     expected = np.array(by_rest, np.float32).tobytes()
     assert answer(call("ModelInfer", question(rows, raw=True))).tobytes() == expected
@@ -136,10 +137,10 @@ def test_only_a_known_key_is_answered_and_only_as_often_as_it_may(tmp_path: Path
     with running(service) as gateway, grpc.insecure_channel(f"127.0.0.1:{gateway.grpc}") as channel:
         infer = asked(channel, "ModelInfer")
         with pytest.raises(grpc.RpcError) as error:
-            infer(question(ROWS, raw=True), timeout=20)
+            infer(question(ROWS, raw=True), timeout=PATIENCE)
         assert code(error) is grpc.StatusCode.UNAUTHENTICATED
         metadata = (("authorization", f"Bearer {key}"),)
-        assert answer(infer(question(ROWS, raw=True), timeout=20, metadata=metadata)).shape == (2, CLASSES)
+        assert answer(infer(question(ROWS, raw=True), timeout=PATIENCE, metadata=metadata)).shape == (2, CLASSES)
         with pytest.raises(grpc.RpcError) as error:
-            infer(question(ROWS, raw=True), timeout=20, metadata=metadata)
+            infer(question(ROWS, raw=True), timeout=PATIENCE, metadata=metadata)
         assert code(error) is grpc.StatusCode.RESOURCE_EXHAUSTED

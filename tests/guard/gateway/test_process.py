@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from guard.gateway.processes import Gateway, question, settings, until
+from guard.gateway.processes import Gateway, question, settings
 from modelkeep.core.errors import GuardError, InputError, ModelError
 from modelkeep.guard.gateway.assembly import claim_epoch, make_plan
 from modelkeep.guard.gateway.config import open_configured_store, parse_config, read_config
@@ -31,13 +31,14 @@ from modelkeep.guard.gateway.principals import add_key, hash_key
 from modelkeep.guard.gateway.process import check_tls, serve
 from modelkeep.guard.store.sqlite import SqliteStore
 from modelkeep.guard.store.store import Principal
+from processes import PATIENCE, wait_until
 
 
 def ask(gateway: Gateway, key: str, rows: list[list[float]], **options: Any) -> httpx.Response:
     headers = {"Authorization": f"Bearer {key}"}
     url = f"{gateway.url}/v2/models/slow/infer"
     options.setdefault("verify", url.startswith("https"))  # to read all certificates takes longer than to ask
-    return httpx.post(url, json=question(rows), headers=headers, timeout=20, trust_env=False, **options)
+    return httpx.post(url, json=question(rows), headers=headers, timeout=PATIENCE, trust_env=False, **options)
 
 
 def answer(response: httpx.Response) -> list[float]:
@@ -48,7 +49,7 @@ def answer(response: httpx.Response) -> list[float]:
 
 def refuses(gateway: Gateway) -> bool:
     try:
-        httpx.get(f"{gateway.url}/v2/health/live", trust_env=False, timeout=20)
+        httpx.get(f"{gateway.url}/v2/health/live", trust_env=False, timeout=PATIENCE)
     except httpx.TransportError:
         return True
     return False
@@ -103,9 +104,9 @@ def test_a_life_with_kill_and_restart(tmp_path: Path) -> None:
         slow: list[httpx.Response] = []
         thread = threading.Thread(target=lambda: slow.append(ask(gateway, newer, [[1000.0, 0, 0, 0]])))
         thread.start()
-        until((tmp_path / "busy").exists)
+        wait_until((tmp_path / "busy").exists, gateway.process)
         gateway.process.send_signal(signal.SIGTERM)
-        until(lambda: refuses(gateway))
+        wait_until(lambda: refuses(gateway), gateway.process)
         thread.join()
         assert slow[0].status_code == 200
         assert gateway.ended() == (0, "")
@@ -166,10 +167,10 @@ def test_tls_metrics_and_a_second_signal(tmp_path: Path) -> None:
         with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
             ask(gateway, alice, [[0.0, 0, 0, 0]])
         done = subprocess.run(
-            [sys.executable, "-c", ASK_OVER_GRPC, gateway.described["grpc"], str(pem)],
+            [sys.executable, "-c", ASK_OVER_GRPC, gateway.summary["grpc"], str(pem)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=PATIENCE,
             check=True,
         )
         assert done.stdout.strip() == repr(b"\x08\x01")  # ready: true
@@ -181,13 +182,13 @@ def test_tls_metrics_and_a_second_signal(tmp_path: Path) -> None:
             assert refused.headers["WWW-Authenticate"].startswith("Basic")
         page = httpx.get(metrics, auth=("operator", operator), verify=trusted, trust_env=False)
         assert "modelkeep_rows_total 1.0" in page.text
-        assert gateway.described["epoch"] in page.text
+        assert gateway.summary["epoch"] in page.text
 
         # A second signal does not wait for what is under way.
         failed: list[bool] = []
         waiting = threading.Thread(target=lambda: failed.append(_fails(gateway, alice, trusted)))
         waiting.start()
-        until((tmp_path / "busy").exists)
+        wait_until((tmp_path / "busy").exists, gateway.process)
         for _ in range(2):
             gateway.process.send_signal(signal.SIGINT)
             time.sleep(0.1)

@@ -17,6 +17,7 @@ from modelkeep.guard.protocol import inference_pb2 as pb
 from modelkeep.guard.protocol.grpc_messages import build_response, parse_request
 from modelkeep.guard.protocol.messages import InferenceResponse, Tensor
 from modelkeep.guard.refusals import Malformed, Refusal
+from processes import PATIENCE
 
 
 def descriptor(file: Path) -> bytes:
@@ -29,7 +30,7 @@ def descriptor(file: Path) -> bytes:
 def test_the_messages_are_made_from_our_proto_file(tmp_path: Path) -> None:
     home = Path(pb.__file__).parent
     command = [sys.executable, "-m", "grpc_tools.protoc", "-I", str(home), f"--python_out={tmp_path}"]
-    subprocess.run([*command, "inference.proto"], check=True, timeout=60)
+    subprocess.run([*command, "inference.proto"], check=True, timeout=PATIENCE)
     assert descriptor(tmp_path / "inference_pb2.py") == descriptor(home / "inference_pb2.py")
 
 
