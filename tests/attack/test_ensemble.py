@@ -239,4 +239,4 @@ def test_a_random_model_is_noticed() -> None:
 def test_nonsense_is_refused() -> None:
     model = linear_model(2, (6,), None)
     with pytest.raises(InputError, match="'norm' parameter of Standard must be one of 'linf', 'l2', 'l1'"):
-        Standard(norm="l0", radius=3)(model, data_for(model), seed=0)  # type: ignore[arg-type]
+        Standard(norm="l0", radius=3)(model, data_for(model), seed=0)  # type: ignore[arg-type, unused-ignore]
