@@ -83,11 +83,6 @@ EXPORTS = {
         Unordered calibrate_beta calibrate_threshold misinform
     """,
     "guard.store": "Event Lease Principal Store open_store",
-    "guard": """
-        MAD AdaptiveMisinformation Defence Gate InformationBound ModelGuardS ModelGuardW NoDefence Policy
-        ReverseSigmoid Rounding TopOne Unordered calibrate_beta calibrate_threshold confidences copy_untrained
-        information_bound misinform open_store snap
-    """,
     "harden": """
         DEFENCES METHODS Adversarial AtTemperature Autoencoder BitDepth Contractive Defence Denoise Detected
         Detector Evaded Foveate Free GradientRegularisation Hardened Jpeg LogitNoise MedianSmoothing RandomResize
