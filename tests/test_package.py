@@ -83,6 +83,16 @@ EXPORTS = {
         Unordered calibrate_beta calibrate_threshold misinform
     """,
     "guard.store": "Event Lease Principal Store open_store",
+    "guard": """
+        MAD AdaptiveMisinformation Defence Gate InformationBound ModelGuardS ModelGuardW NoDefence Policy
+        ReverseSigmoid Rounding TopOne Unordered calibrate_beta calibrate_threshold confidences copy_untrained
+        information_bound misinform open_store snap
+    """,
+    "guard.defences": """
+        MAD AdaptiveMisinformation Centroids ModelGuardS ModelGuardW NoDefence ReverseSigmoid Rounding TopOne
+        Unordered calibrate_beta calibrate_threshold misinform
+    """,
+    "guard.store": "Event Lease Principal Store open_store",
     "harden": """
         DEFENCES METHODS Adversarial AtTemperature Autoencoder BitDepth Contractive Defence Denoise Detected
         Detector Evaded Foveate Free GradientRegularisation Hardened Jpeg LogitNoise MedianSmoothing RandomResize
@@ -114,7 +124,7 @@ EXPORTS = {
         MinMax alexnet cnn_2c2f cnn_4c3f cnn_6c2f cnn_8c2f cnn_8c2f_full deep_cnn dense efficientnet_lite0 lenet
         names resnet50 shallow_cnn small_alexnet small_cnn small_liresnet small_resnet vgg16_bn
     """,
-    "zoo.datasets": "DataSet Summary cached from_torch get info load names open summarise",
+    "zoo.datasets": "DataSet Summary from_torch get info is_cached load names open summarise",
 }
 MOST_NAMES = 600
 

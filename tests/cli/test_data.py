@@ -51,7 +51,7 @@ def test_get_refuses_a_wrong_copy_and_keeps_nothing(tmp_path: Path) -> None:
     (tmp_path / "copy").write_bytes(b"not CIFAR")
     with pytest.raises(DataError, match="no right copy"):
         _run("get", "cifar-100", "--from", str(tmp_path / "copy"), "--cache", str(tmp_path / "cache"))
-    assert not datasets.cached("cifar-100", cache=tmp_path / "cache")
+    assert not datasets.is_cached("cifar-100", cache=tmp_path / "cache")
     with pytest.raises(DataError, match="There is nothing at"):
         _run("get", "cifar-100", "--from", str(tmp_path / "missing"))
 

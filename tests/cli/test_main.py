@@ -34,13 +34,13 @@ def test_the_demo_leaves_a_report_and_says_what_matters(demo: tuple[Path, subpro
     assert str(folder / "modelkeep-out" / "report.html") in run.stdout
     severities = [line.split()[0] for line in run.stdout.splitlines() if line.startswith("  ")]
     assert severities[:1] == ["high"] or severities[:1] == ["medium"]
-    assert "training: 460/460" in run.stderr  # progress, for whoever waits
+    assert "training: 460/460" in run.stderr  # progress, for the person who waits
     record = json.loads((folder / "modelkeep-out" / "run.json").read_text())
     assert record["headline"][0]["estimate"]["value"] > 0.9
 
 
 def test_the_readers_own_model_and_data_in_one_line(tmp_path: Path) -> None:
-    """Somebody's download may hold a model and a jinja2.py; auditing the model must not run the other."""
+    """A download may hold a model and a jinja2.py; auditing the model must not run the other."""
     (tmp_path / "jinja2.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
     (tmp_path / "mine.py").write_text("from modelkeep.zoo.architectures import small_cnn as network\n")
     torch.manual_seed(0)

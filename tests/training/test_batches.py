@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeep.training import Recipe
-from modelkeep.training.batches import Batches, derived_seed
+from modelkeep.training.batches import Batches, derive_seed
 
 sizes = st.integers(1, 50)
 
@@ -51,6 +51,6 @@ def test_poisson_sampling_takes_each_example_independently() -> None:
 
 
 def test_seeds_differ_by_purpose_and_counter() -> None:
-    seeds = {derived_seed(s, p, c) for s in range(5) for p in ("order", "modules") for c in range(100)}
+    seeds = {derive_seed(s, p, c) for s in range(5) for p in ("order", "modules") for c in range(100)}
     assert len(seeds) == 1000
     assert all(0 <= seed < 2**63 for seed in seeds)

@@ -158,7 +158,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(fresh: Make, shapes: Data, tmp_
         path.write_bytes(damaged)
         model = fresh()
         before = bits(model)
-        with pytest.raises(CheckpointError, match=r"run is damaged or is no checkpoint .*Delete it"):
+        with pytest.raises(CheckpointError, match=r"run is damaged or not a checkpoint .*Delete it"):
             fit(model, shapes, cross_entropy, RECIPE, seed=0, checkpoint=path)
         assert bits(model) == before
 

@@ -92,7 +92,7 @@ def test_poisson_sampling_gives_batches_of_any_size_also_none(small_cnn: Model, 
     fit(small_cnn, data, objective, recipe, seed=0)
     assert min(objective.sizes) == 0
     assert max(objective.sizes) > 1
-    fitted = fit(small_cnn, data, cross_entropy, recipe, seed=0)  # nobody drawn: no step, and no NaN
+    fitted = fit(small_cnn, data, cross_entropy, recipe, seed=0)  # an empty batch: no step, and no NaN
     assert fitted.history[-1].train_loss > 0
 
 

@@ -29,7 +29,7 @@ from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.method import declare, setting, settings_of
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 from modelkeep.training.schedules import Step
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ class _Point:
         return missed
 
     def _answers(self, purpose: str, count: int) -> Iterator[torch.Tensor]:
-        generator = torch.Generator().manual_seed(derived_seed(self.seed, f"smoothing {purpose} {self.name}"))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, f"smoothing {purpose} {self.name}"))
         for noise in _noise(count, self.x.shape, generator, self.batch_size):
             logits = self.model.forward(torch.add(self.x, noise.to(self.x), alpha=self.sigma))
             if not torch.isfinite(logits).all():

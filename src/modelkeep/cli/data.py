@@ -23,7 +23,7 @@ def list_sets(*, as_json: Json = False, cache: Cache = None) -> None:
 
     from modelkeep.zoo import datasets
 
-    described = [_described(name, cache) for name in datasets.names()]
+    described = [_describe(name, cache) for name in datasets.names()]
     if as_json:
         typer.echo(json.dumps(described, ensure_ascii=False))
         return
@@ -55,7 +55,7 @@ def get(
     with progress.show():
         files = datasets.get(name, copy=copy, cache=cache)
         parts = {"train": datasets.load(name, "train", cache=cache), "test": datasets.load(name, "test", cache=cache)}
-    described = _described(name, cache) | {
+    described = _describe(name, cache) | {
         "files": {file: {"path": str(path), "checksum": digest(path)} for file, path in files.items()},
         "fingerprints": {part: data.fingerprint() for part, data in parts.items()},
     }
@@ -107,7 +107,7 @@ def show(
         typer.echo(f"picture: {picture}")
 
 
-def _described(name: str, cache: Path | None) -> dict[str, Any]:
+def _describe(name: str, cache: Path | None) -> dict[str, Any]:
     """The description of a data set as plain values."""
     from modelkeep.zoo import datasets
 
@@ -118,5 +118,5 @@ def _described(name: str, cache: Path | None) -> dict[str, Any]:
         "split": dataset.split,
         "notes": dataset.notes,
         "download": dataset.download,
-        "cached": datasets.cached(name, cache=cache),
+        "cached": datasets.is_cached(name, cache=cache),
     }

@@ -14,7 +14,7 @@ from torch.nn import init
 
 from modelkeep.completion.part import Part
 from modelkeep.core.errors import InputError, bad_parameter
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 from modelkeep.training.part import load_into, tensors_of
 
 Scheme = Literal["own", "glorot uniform", "glorot normal", "msra", "caffe", "orthogonal"]
@@ -44,7 +44,7 @@ def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -
     for name in missing:
         tensors[name].fill_(nan)  # so that a parameter which nothing draws is found
     # Each part has draws of its own, or a layer would begin as in the original training of the same seed.
-    with drawing_from(derived_seed(seed, f"reset {part.name}"), next(iter(tensors.values())).device):
+    with drawing_from(derive_seed(seed, f"reset {part.name}"), next(iter(tensors.values())).device):
         # Children first, as constructors have it: some parents draw their children's parameters once more.
         for name, layer in reversed(list(module.named_modules())):
             own = {f"{name}.{found}".lstrip(".") for found, _ in layer.named_parameters(recurse=False)}

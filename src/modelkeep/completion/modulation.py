@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from modelkeep.core import progress
 from modelkeep.core.errors import InputError, MissingExtra, StudyError, bad_parameter
 from modelkeep.core.results import Estimate, Result, measured
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 if TYPE_CHECKING:
     from optuna.study import Study as Search
@@ -165,7 +165,7 @@ def _try(
     from optuna.samplers import TPESampler
 
     complete = _complete(search)
-    search.sampler = TPESampler(seed=derived_seed(seed, "search", len(complete)) % 2**32, n_startup_trials=8)
+    search.sampler = TPESampler(seed=derive_seed(seed, "search", len(complete)) % 2**32, n_startup_trials=8)
     if not complete:
         search.enqueue_trial(dict(baseline))
     trial = search.ask()

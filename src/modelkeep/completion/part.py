@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from modelkeep.core.errors import InputError, bad_parameter, join_names
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
@@ -73,7 +73,7 @@ class Part:
     def _chosen(self, name: str, parameter: nn.Parameter) -> torch.Tensor:
         if self.share == 1:
             return torch.ones_like(parameter, dtype=torch.bool)
-        generator = torch.Generator().manual_seed(derived_seed(self.seed, f"missing {name}"))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, f"missing {name}"))
         chosen = torch.zeros(parameter.numel(), dtype=torch.bool)
         chosen[torch.randperm(len(chosen), generator=generator)[: round(self.share * len(chosen))]] = True
         return chosen.view(parameter.shape).to(parameter.device)

@@ -23,7 +23,7 @@ from modelkeep.core.slices import Place
 from modelkeep.core.slices.pieces import Piece
 from modelkeep.training import Recipe
 from modelkeep.training import checkpoint as files
-from modelkeep.training.batches import Batches, derived_seed, part_seed
+from modelkeep.training.batches import Batches, derive_seed, part_seed
 from modelkeep.training.checkpoint import Snapshot, Wording
 
 Tensors = tuple[torch.Tensor | None, ...]
@@ -158,7 +158,7 @@ def record(
         for number in range(passes):
             rows = batches.index(number)
             x, y = data.x[rows].to(own.device, own.dtype), data.y[rows].to(own.device)
-            torch.default_generator.manual_seed(part_seed(derived_seed(seed, "modules", 0), number, 0))
+            torch.default_generator.manual_seed(part_seed(derive_seed(seed, "modules", 0), number, 0))
             found.append(_pass(before, piece, after, x, y, rows, training))
     return Recording(start, end, training, fingerprint({"x": data.x}), tuple(found))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from modelkeep.core.lazy import attach
 
 if TYPE_CHECKING:
     from modelkeep.guard.defence import Defence
@@ -52,21 +53,5 @@ __all__ = [
     "snap",
 ]
 
-_HOMES = {
-    "Defence": "defence",
-    "Gate": "gate",
-    "InformationBound": "information",
-    "Policy": "policy",
-    "confidences": "grid",
-    "copy_untrained": "fresh_network",
-    "information_bound": "information",
-    "open_store": "store",
-    "snap": "grid",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used: numba, which compiles the guards, takes a second to import."""
-    if name not in __all__:
-        raise AttributeError(f"module 'modelkeep.guard' has no attribute '{name}'")
-    return getattr(import_module(f"modelkeep.guard.{_HOMES.get(name, 'defences')}"), name)
+# Imported on first use: numba, which compiles the guards, takes a second to import.
+__getattr__, __dir__ = attach(__name__)

@@ -15,7 +15,7 @@ from modelkeep.core.errors import InputError, TrainingError, bad_parameter
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State, within
 from modelkeep.rl.returns import n_step_returns
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +71,8 @@ class A2C:
         if not trained:
             raise InputError("No parameter of the network requires a gradient, so there is nothing to learn.")
         self.optimizer = RMSProp(trained, settings.decay, settings.epsilon)
-        self.generator = torch.Generator().manual_seed(derived_seed(seed, "actions"))
-        self.observations = environments.reset(derived_seed(seed, "environments"))
+        self.generator = torch.Generator().manual_seed(derive_seed(seed, "actions"))
+        self.observations = environments.reset(derive_seed(seed, "environments"))
         self.taken = 0  # environment steps
         with torch.inference_mode():
             logits, values = network(torch.from_numpy(self.observations))
@@ -122,7 +122,7 @@ class A2C:
     def player(self, seed: int) -> Player:
         """The policy as it is now: actions are drawn from it, not the likeliest ones taken."""
         network = copy.deepcopy(self.network)
-        generator = torch.Generator().manual_seed(derived_seed(seed, "player"))
+        generator = torch.Generator().manual_seed(derive_seed(seed, "player"))
         return lambda observations, begun: sampled(network, observations, generator)
 
     def state(self) -> State:

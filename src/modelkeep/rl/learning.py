@@ -22,7 +22,7 @@ from modelkeep.rl.environments.vector import Environments
 from modelkeep.rl.evaluation import returns
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training import interruption
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 from modelkeep.training.checkpoint import Snapshot, Wording
 from modelkeep.training.part import tensors_of
 
@@ -138,7 +138,7 @@ def learn(
         raise bad_parameter("learn", "judge", "a game, or several that differ", [level.name for level in judges])
     run = _Run(agent, judges, steps, evaluate_every, episodes, seed)
     run.start(path)
-    with interruption.held_back(path is not None) as interrupted, progress.task("learning", steps) as task:
+    with interruption.hold_back(path is not None) as interrupted, progress.task("learning", steps) as task:
         task.advance(run.step)
         written = shown = perf_counter()
         while run.step < steps and not interrupted():
@@ -213,7 +213,7 @@ class _Run:
 
     def evaluate(self) -> None:
         """Play, and note the mean return."""
-        seed = derived_seed(self.seed, "evaluation", self.step) % 2**31
+        seed = derive_seed(self.seed, "evaluation", self.step) % 2**31
         levels = {}
         for judge in self.judges:
             played = returns(self.agent.player(seed), judge, self.episodes, seed)

@@ -29,7 +29,7 @@ from modelkeep.rl.rainbow.agent import Rainbow
 from modelkeep.rl.rainbow.network import RainbowNetwork, atari_rainbow, minatar_rainbow
 from modelkeep.rl.rainbow.replay import Replay
 from modelkeep.study.device import best_device
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 AgentName = Literal["A2C", "Rainbow", "IMPALA"]
 JUDGES = 32
@@ -154,7 +154,7 @@ def new_network(task: Task, seed: int) -> nn.Module:
     levels = make_levels(task.game, 1)
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(derived_seed(seed, "network"))
+            torch.default_generator.manual_seed(derive_seed(seed, "network"))
             network = _network(task, levels[0].observation_shape, levels[0].actions)
         return network.to("cpu" if task.small else best_device())
     finally:

@@ -10,10 +10,10 @@ import torch
 from modelkeep.training.recipe import Recipe
 
 
-def derived_seed(seed: int, purpose: str, *counters: int) -> int:
+def derive_seed(seed: int, purpose: str, *counters: int) -> int:
     """A seed for one purpose at one moment. Nothing is carried along, so a resumed run has nothing to replay.
 
-    >>> derived_seed(0, "order", 1) == derived_seed(0, "order", 2)
+    >>> derive_seed(0, "order", 1) == derive_seed(0, "order", 2)
     False
     """
     text = f"{seed}/{purpose}/{counters}"
@@ -45,19 +45,19 @@ class Batches:
         """The examples of the batch of a step."""
         batch = step // self._recipe.replays
         if self._recipe.sampling == "poisson":
-            self._generator.manual_seed(derived_seed(self._seed, "poisson", batch))
+            self._generator.manual_seed(derive_seed(self._seed, "poisson", batch))
             chosen = torch.rand(self._n, generator=self._generator) < self._recipe.batch_size / self._n
             return torch.nonzero(chosen).flatten()
         epoch, place = divmod(batch, self._in_epoch)
         if epoch != self._epoch:
-            self._generator.manual_seed(derived_seed(self._seed, "order", epoch))
+            self._generator.manual_seed(derive_seed(self._seed, "order", epoch))
             order = torch.randperm(self._n, generator=self._generator)
             self._parts = torch.split(order, self._recipe.batch_size)
             self._epoch = epoch
         return self._parts[place]
 
-    def augmented(self, x: torch.Tensor, step: int, bounds: tuple[float, float] | None) -> torch.Tensor:
+    def augment(self, x: torch.Tensor, step: int, bounds: tuple[float, float] | None) -> torch.Tensor:
         """The batch of a step as the recipe's augmentation changes it; a replay is changed in the same way."""
         assert self._recipe.augmentation is not None
-        self._generator.manual_seed(derived_seed(self._seed, "augmentation", step // self._recipe.replays))
+        self._generator.manual_seed(derive_seed(self._seed, "augmentation", step // self._recipe.replays))
         return self._recipe.augmentation(x, bounds, self._generator)

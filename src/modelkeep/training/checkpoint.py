@@ -61,7 +61,7 @@ class Snapshot:
             return cls(tensors, **json.loads(metadata["state"]))
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{origin} is damaged or is no {wording.keeps} ({error}). Delete it to {wording.redo} from the start, "
+                f"{origin} is damaged or not a {wording.keeps} ({error}). Delete it to {wording.redo} from the start, "
                 "or give another path."
             ) from error
 

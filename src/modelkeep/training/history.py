@@ -92,7 +92,7 @@ def best_of(history: list[Evaluation], stop: EarlyStop | None) -> int:
 class Meter:
     """Sums of the loss and of the metrics since the last evaluation, and the alarm when a loss is not finite.
 
-    Reading a value makes the CPU wait for a GPU, so there values are read only every so many steps.
+    Reading a value makes the CPU wait for a GPU, so there values are read only every few steps.
     """
 
     def __init__(self, device: torch.device) -> None:

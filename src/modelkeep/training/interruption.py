@@ -10,7 +10,7 @@ from types import FrameType
 
 
 @contextmanager
-def held_back(active: bool) -> Iterator[Callable[[], bool]]:
+def hold_back(active: bool) -> Iterator[Callable[[], bool]]:
     """The yielded function says whether Ctrl-C was pressed; leaving the block then raises KeyboardInterrupt.
 
     A second Ctrl-C is not held back. Only the main thread gets signals, and a process that ignores them goes on

@@ -20,7 +20,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.results import Provenance
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training import interruption, parallel
-from modelkeep.training.batches import Batches, derived_seed, part_seed, parts_of
+from modelkeep.training.batches import Batches, derive_seed, part_seed, parts_of
 from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.evaluation import evaluate
 from modelkeep.training.history import Evaluation, Fitted, Meter, best_of
@@ -64,7 +64,7 @@ def fit(
     with training_part(model, recipe) as parameters:
         run = _Run(model, data, objective, recipe, seed, held_out, parameters)
         run.start(path)
-        with interruption.held_back(path is not None) as interrupted, progress.task("training", run.total) as task:
+        with interruption.hold_back(path is not None) as interrupted, progress.task("training", run.total) as task:
             task.advance(run.step)
             written = shown = perf_counter()
             while not run.stopped and not interrupted():
@@ -113,8 +113,8 @@ class _Run:
         self.differentiate = gradients_of(objective)
         self.on_cpu = model.device.type == "cpu"
         self.generator = torch.Generator(model.device)
-        self.objective_seed = derived_seed(seed, "objective", self.group.rank)
-        self.modules_seed = derived_seed(seed, "modules", self.group.rank)
+        self.objective_seed = derive_seed(seed, "objective", self.group.rank)
+        self.modules_seed = derive_seed(seed, "modules", self.group.rank)
         self.meter = Meter(model.device)
         # Batch norm normalises each process's share by its own statistics, as torch's DistributedDataParallel has it;
         # its running statistics become the mean of all shares'.
@@ -153,7 +153,7 @@ class _Run:
         if not self.on_cpu:
             x, y = x.to(model.device), y.to(model.device)
         if self.recipe.augmentation is not None:
-            x = self.batches.augmented(x, number, model.bounds)
+            x = self.batches.augment(x, number, model.bounds)
         if self.group.size > 1:
             x, y, index, weight = *map(self.group.shard, (x, y, index)), self.group.weight(len(index))
         self.learning_rate = at(self.recipe.learning_rate, Step(number, self.total, self.batches.per_epoch))

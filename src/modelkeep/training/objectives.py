@@ -17,7 +17,7 @@ Loss = torch.Tensor | tuple[torch.Tensor, Metrics]
 """A scalar to differentiate, alone or with named scalars whose means go into the history."""
 
 
-class Differentiated(Protocol):
+class GradientFunction(Protocol):
     """A step's work on a batch, or on a `share` of it: gradients are added up, the values are this part's own."""
 
     def __call__(
@@ -90,15 +90,15 @@ def name_of(objective: Objective | OwnGradients) -> str:
     return f"{defined.__module__}.{defined.__qualname__}"
 
 
-def gradients_of(objective: Objective | OwnGradients) -> Differentiated:
+def gradients_of(objective: Objective | OwnGradients) -> GradientFunction:
     """A step's work: adds the objective's gradient to the parameters'; the loss and the metrics, by name."""
     own = isinstance(objective, OwnGradients)
     loss_of = objective.gradients if isinstance(objective, OwnGradients) else objective
 
-    def differentiated(
+    def differentiate(
         model: Model, x: torch.Tensor, y: torch.Tensor, step: Step, share: float = 1.0
     ) -> dict[str, torch.Tensor]:
-        if not own and len(x) == 0:  # Poisson sampling drew nobody, and nobody has no mean
+        if not own and len(x) == 0:  # Poisson sampling may draw no example, and then there is no mean
             return {"loss": torch.zeros((), device=model.device)}
         found = loss_of(model, x, y, step)
         loss, metrics = found if isinstance(found, tuple) else (found, {})
@@ -106,4 +106,4 @@ def gradients_of(objective: Objective | OwnGradients) -> Differentiated:
             torch.autograd.backward(loss if share == 1.0 else loss * share)
         return {"loss": loss.detach(), **{name: value.detach() for name, value in metrics.items()}}
 
-    return differentiated
+    return differentiate

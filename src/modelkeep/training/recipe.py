@@ -83,14 +83,14 @@ class EarlyStop:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How to train: for so many `epochs` or `steps` (one of the two), with these settings.
+    """How to train: the number of `epochs` or of `steps` (one of the two), and the settings.
 
     `evaluate_every` counts steps (None: once per epoch). `trainable` names parts of the network, such as
     `("conv1", "head")`: everything else, batch-norm statistics included, stays as it is (empty: all is trained).
     `sampling="poisson"` takes each example into a batch independently, as private training must; `replays` gives
-    each batch to the objective so many times in a row, as free adversarial training does. With `micro_batches` each
-    batch goes through the network in so many parts, whose gradients are added up: less memory, and work for all at
-    the same time where a network is split between parties. Batch norm then sees one part at a time.
+    each batch to the objective that number of times in a row, as free adversarial training does. `micro_batches` is the
+    number of parts in which a batch goes through the network; their gradients are added up. That takes less memory, and
+    parties that share a split network work at the same time. Batch norm then sees one part at a time.
 
     >>> recipe = Recipe(epochs=3, optimizer=SGD(momentum=0.9), learning_rate=0.1)
     >>> Recipe.from_json(recipe.to_json()) == recipe

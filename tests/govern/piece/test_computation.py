@@ -19,7 +19,7 @@ from modelkeep.govern.piece.files import read_piece
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.payload import Payload
 from modelkeep.training import SGD, Recipe
-from modelkeep.training.batches import derived_seed, part_seed
+from modelkeep.training.batches import derive_seed, part_seed
 
 NAMES = ("alice", "bob", "carol")
 
@@ -81,7 +81,7 @@ def test_gradients_are_those_of_the_whole_network(split: Meeting, order: list[in
     loss = 0.0
     for part in order:
         rows = index.tensor_split(3)[part]
-        torch.manual_seed(part_seed(derived_seed(split.agreement.seed, "modules", 0), step, part))
+        torch.manual_seed(part_seed(derive_seed(split.agreement.seed, "modules", 0), step, part))
         share = cross_entropy(model.module(split.data.x[rows]), split.data.y[rows]) * (len(rows) / 10)
         torch.autograd.backward(share)
         loss += share.item()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import decompressed, member
+from modelkeep.zoo.datasets.archives import decompress, unpack_member
 
 CONTENT = b"content " * 500
 
@@ -39,7 +39,7 @@ def _debian(data: bytes, name: str = "data.tar.xz") -> bytes:
 
 def _unpacked(path: Path, name: str) -> bytes:
     out = BytesIO()
-    member(name)(path, out)
+    unpack_member(name)(path, out)
     return out.getvalue()
 
 
@@ -56,7 +56,7 @@ def test_a_compressed_member_comes_without_compression(tmp_path: Path, compress:
     assert _unpacked(tmp_path / "a.whl", "a.rda") == CONTENT
     (tmp_path / "b").write_bytes(compress(CONTENT))
     out = BytesIO()
-    decompressed(tmp_path / "b", out)
+    decompress(tmp_path / "b", out)
     assert out.getvalue() == CONTENT
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ import torch
 
 from modelkeep.core.errors import DataError, InputError
 from modelkeep.zoo import datasets
-from modelkeep.zoo.datasets.catalogue import SETS
 
 # Rows in train and test together, classes: known from the sets' own documentation.
 KNOWN = {
@@ -56,13 +57,15 @@ KNOWN = {
 
 
 def test_every_set_is_described_as_its_documentation_says() -> None:
-    assert {name: (sum(one.rows.values()), one.classes) for name, one in SETS.items()} == KNOWN
-    assert datasets.names() == tuple(SETS)
+    found = {name: datasets.info(name) for name in datasets.names()}
+    assert {name: (sum(one.rows.values()), one.classes) for name, one in found.items()} == KNOWN
+    assert datasets.names() == tuple(sorted(KNOWN))
 
 
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("name", KNOWN)
 def test_descriptions_are_complete(name: str) -> None:
     one = datasets.info(name)
+    assert one.name == name
     assert one.title
     assert one.licence
     assert one.home.startswith("http")
@@ -75,7 +78,7 @@ def test_descriptions_are_complete(name: str) -> None:
 
 
 def test_only_one_file_has_no_published_checksum() -> None:
-    assert [file.name for one in SETS.values() for file in one.files if file.checksum is None] == [
+    assert [file.name for name in KNOWN for file in datasets.info(name).files if file.checksum is None] == [
         "ACASXU_run2a_1_1_batch_2000.nnet"
     ]
 
@@ -85,7 +88,7 @@ def test_the_bundled_sets_hold_what_scikit_learn_holds(name: str) -> None:
     truth = getattr(sklearn.datasets, f"load_{name.replace('-', '_')}")()
     train, test = datasets.load(name), datasets.load(name, "test")
     assert not datasets.info(name).download
-    assert datasets.cached(name)
+    assert datasets.is_cached(name)
     scale = 16 if name == "digits" else 1
     ours = np.concatenate([train.x.flatten(1).numpy(), test.x.flatten(1).numpy()]) * scale
     labels = np.concatenate([train.y.numpy(), test.y.numpy()])
@@ -109,7 +112,7 @@ def test_names_are_forgiving_about_case_and_dashes() -> None:
 
 
 def test_an_unknown_name_gets_a_suggestion_and_the_list() -> None:
-    with pytest.raises(DataError, match=r"no data set 'cifar10'\. Did you mean 'cifar-10' or .*There are: digits, "):
+    with pytest.raises(DataError, match=r"no dataset 'cifar10'\. Did you mean 'cifar-10' or .*There are: acas-xu, "):
         datasets.load("cifar10")
 
 
@@ -122,3 +125,14 @@ def test_data_other_than_described_is_refused() -> None:
     data = datasets.load("digits")
     with pytest.raises(DataError, match=r"should have \(rows, shape, classes\) = \(1438, .* Got \(7, "):
         datasets.info("digits").check(data.take(torch.arange(7)), "train")
+
+
+def test_to_find_one_set_imports_no_other() -> None:
+    code = (
+        "import sys; from modelkeep import datasets; datasets.names(); datasets.load('digits');"
+        "print(sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('modelkeep.zoo.datasets.')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "'bundled'" in run.stdout
+    assert "'mnist'" not in run.stdout
+    assert "'adult'" not in run.stdout

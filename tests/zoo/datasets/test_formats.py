@@ -81,7 +81,7 @@ def test_cifar_100(tmp_path: Path) -> None:
     assert data.classes[42] == "thing42"
     np.testing.assert_array_equal((data.x * 255).round().numpy().astype(np.uint8), images)
     with pytest.raises(DataError, match="records of 3074 bytes"):
-        cifar.records(raw[:-1], label_bytes=2)
+        cifar.read_records(raw[:-1], label_bytes=2)
     with pytest.raises(DataError, match="does not hold"):
         _parse("cifar-100", {archive.name: archive}, "train")
 

@@ -254,7 +254,7 @@ def test_open_says_what_is_wrong_with_a_path(tmp_path: Path) -> None:
         datasets.open(tmp_path / "missing.csv")
     with pytest.raises(DataError, match="There is nothing at"):
         datasets.open("missing.npz")
-    with pytest.raises(DataError, match="no data set 'digitz'"):
+    with pytest.raises(DataError, match="no dataset 'digitz'"):
         datasets.open("digitz")
     (tmp_path / "a.xlsx").write_bytes(b"")
     with pytest.raises(DataError, match=r"read from \.npz, \.csv, \.parquet"):

@@ -17,7 +17,7 @@ from modelkeep.completion.problem import Problem
 from modelkeep.completion.retraining import Retrained, curve_of
 from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.core.model import Model
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 Between = Literal["linear", "relu"]
 Layer = nn.Linear | nn.Conv2d
@@ -75,7 +75,7 @@ def overparametrised(module: nn.Module, part: Part, *, width: int = 4, between: 
         prefix = f"{name}." if name else ""
         own = {prefix + found for found, _ in layer.named_parameters(recurse=False)}
         if _plain(layer) and own <= missing:
-            with drawing_from(derived_seed(seed, f"pair {name}"), layer.weight.device):
+            with drawing_from(derive_seed(seed, f"pair {name}"), layer.weight.device):
                 pairs[_pair(layer, width * layer.weight.shape[0], between)] = layer
     if not pairs or part.share < 1 or module in pairs.values():
         raise InputError(

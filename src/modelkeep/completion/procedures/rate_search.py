@@ -15,7 +15,7 @@ from modelkeep.completion.retraining import Retrained, curve_of
 from modelkeep.core.errors import InputError, TrainingError, bad_parameter
 from modelkeep.core.model import Model
 from modelkeep.training import Step, at, evaluate
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 DIVERGED = 1.0
 """The error rate of a training whose weights are no longer finite; even a guess has a lower one."""
@@ -66,7 +66,7 @@ class Searched:
             kept = sorted(left, key=lambda i: candidates[i].loss)[: len(lengths)]
             for i, length in zip(sorted(kept), lengths, strict=False):
                 path = checkpoint and checkpoint.with_name(f"{checkpoint.name}.{number}.{i}")
-                curve = _go_on(candidates[i], problem, length, derived_seed(seed, "searched", number), path)
+                curve = _go_on(candidates[i], problem, length, derive_seed(seed, "searched", number), path)
                 before = steps[-1]
                 steps += [before + step for step in curve.steps[1:]]
                 for loss in curve.losses[1:]:

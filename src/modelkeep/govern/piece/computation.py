@@ -15,7 +15,7 @@ from modelkeep.core.model import Model
 from modelkeep.govern.passes import Pass
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.payload import Payload, require_fit
-from modelkeep.training.batches import derived_seed, part_seed, parts_of
+from modelkeep.training.batches import derive_seed, part_seed, parts_of
 from modelkeep.training.schedules import Step
 
 
@@ -155,7 +155,7 @@ class Computation:
         pieces = self.pieces
         chosen = x.index_select(0, index).to(pieces.device, pieces.dtype)
         if self.training and pieces.agreement.recipe.augmentation is not None:
-            return pieces.batches.augmented(chosen, self.of.step, pieces.bounds)
+            return pieces.batches.augment(chosen, self.of.step, pieces.bounds)
         return chosen
 
     def _enter(self, stage: Stage, part: int, payload: Payload | None) -> tuple[list[torch.Tensor], tuple[Any, ...]]:
@@ -176,7 +176,7 @@ class Computation:
 
     def _seed(self, part: int, payload: Payload | None) -> torch.Tensor:
         """Let dropout draw what it would in one process; the generator's state before anything was drawn here."""
-        seed = part_seed(derived_seed(self.pieces.agreement.seed, "modules", 0), self.of.step, part)
+        seed = part_seed(derive_seed(self.pieces.agreement.seed, "modules", 0), self.of.step, part)
         torch.default_generator.manual_seed(seed)
         fresh = torch.default_generator.get_state()
         if payload is not None and payload.random is not None:
@@ -199,7 +199,7 @@ class Computation:
         pieces = self.pieces
         share = len(rows) / self.of.rows if len(rows) < self.of.rows else 1.0
         generator = torch.Generator(logits.device)
-        generator.manual_seed(part_seed(derived_seed(pieces.agreement.seed, "objective", 0), self.of.step, part))
+        generator.manual_seed(part_seed(derive_seed(pieces.agreement.seed, "objective", 0), self.of.step, part))
         step = Step(self.of.step, pieces.total, pieces.batches.per_epoch, rows, generator)
         answered = _Answered(logits, pieces)
         values = pieces.differentiate(cast(Model, answered), answered.inputs, y, step, share)

@@ -72,7 +72,7 @@ def train(leader: Leader, *, updates: int | None = None) -> Trained:
     make = training_passes(party)
     with (
         measured(agreement.seed, data=agreement.data.fingerprint) as provenance,
-        interruption.held_back(True) as interrupted,
+        interruption.hold_back(True) as interrupted,
         progress.task("training together", until) as task,
     ):
         leader.meet()

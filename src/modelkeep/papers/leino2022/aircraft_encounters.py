@@ -18,7 +18,7 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 DIRECTIVES = ("hard left", "left", "clear of conflict", "right", "hard right")
 """From left to right: neighbours are one degree apart (Leino2022, 7.4.4)."""
@@ -51,7 +51,7 @@ def encounters(n: int, seed: int) -> Data:
     if n < 1 or n % len(DIRECTIVES):
         raise bad_parameter("encounters", "n", f"a multiple of {len(DIRECTIVES)} above 0", n)
     low, high = torch.tensor(list(RANGES.values()), dtype=torch.float64).T
-    generator = torch.Generator().manual_seed(derived_seed(seed, "encounters"))
+    generator = torch.Generator().manual_seed(derive_seed(seed, "encounters"))
     each = n // len(DIRECTIVES)
     kept: list[list[torch.Tensor]] = [[] for _ in DIRECTIVES]
     while any(sum(map(len, parts)) < each for parts in kept):

@@ -18,7 +18,7 @@ from modelkeep.study.folder import workdir
 from modelkeep.study.names import trial
 from modelkeep.study.record import Record
 from modelkeep.study.trials import Trial
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 PARTS: dict[AgentName, tuple[Part, ...]] = {
     "A2C": (
@@ -133,7 +133,7 @@ def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_re
         agent,
         Part.from_json(part),
         procedure,
-        seed=derived_seed(seed, "retraining") % 2**31,
+        seed=derive_seed(seed, "retraining") % 2**31,
         keep_replay=keep_replay,
         checkpoint=workdir() / "learning",
     )

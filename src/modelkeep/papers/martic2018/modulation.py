@@ -29,7 +29,7 @@ from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
 from modelkeep.training import SGD, Adam, Recipe
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 from modelkeep.zoo import datasets
 
 SPACE: dict[str, list[Any]] = {
@@ -122,7 +122,7 @@ def measure(settings: Settings, seed: int, scale: Scale) -> Measured:
     if trained.curve.best >= trained.curve.losses[0] or trained.curve.losses[-1] == 1:
         return Measured({"T1": 1.0, "T2": 1.0}, 0.0)  # it learned nothing, or diverged: no model of equal accuracy
     problem = Problem(trained.model, Part(scale.missing, (scale.missing,)), data, held_out, recipe)
-    again = derived_seed(seed, "retraining")
+    again = derive_seed(seed, "retraining")
     ratios = {
         procedure.name: ratio(trained.curve, procedure(problem, seed=again).curve, scale.alpha).value
         for procedure in (Joint(), Frozen())

@@ -29,7 +29,7 @@ from modelkeep.study.names import trial
 from modelkeep.study.record import Record
 from modelkeep.study.trials import Trial, canonical
 from modelkeep.training import Recipe, evaluate
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 from modelkeep.zoo import architectures, datasets
 from modelkeep.zoo.datasets import cache
 
@@ -53,7 +53,7 @@ def retrain(*, seed: int, setting: dict[str, Any], part: dict[str, Any], procedu
     The retraining draws other numbers than the training, or it would begin where that began.
     """
     owner = _owner(canonical(setting), seed, workdir().parent)
-    recipe, again = Recipe.from_json(setting["retraining"]), derived_seed(seed, "retraining")
+    recipe, again = Recipe.from_json(setting["retraining"]), derive_seed(seed, "retraining")
     problem = Problem(owner.trained.model, Part.from_json(part), owner.data, owner.held_out, recipe)
     if procedure == "T6":
         recording = record(

@@ -13,7 +13,7 @@ from torch import Tensor
 from modelkeep.core.errors import InputError
 from modelkeep.rl.environments.vector import Environments, State, Stepped, within
 from modelkeep.rl.impala.network import ImpalaNetwork
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 RECENT = 100  # episodes of each level, whose mean return is its score
 
@@ -48,9 +48,9 @@ class Actors:
             )
         self.environments = tuple(environments)
         self.copies = sum(level.count for level in environments)
-        self.generator = torch.Generator().manual_seed(derived_seed(seed, "actions"))
+        self.generator = torch.Generator().manual_seed(derive_seed(seed, "actions"))
         self.returns = tuple(deque[float](maxlen=RECENT) for _ in environments)
-        shown = [level.reset(derived_seed(seed, "level", i) % 2**31) for i, level in enumerate(environments)]
+        shown = [level.reset(derive_seed(seed, "level", i) % 2**31) for i, level in enumerate(environments)]
         self.observations = torch.from_numpy(np.concatenate(shown))
         self.begun = torch.ones(self.copies, dtype=torch.bool)
         self.memory = network.blank(self.copies)

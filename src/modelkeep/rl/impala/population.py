@@ -19,7 +19,7 @@ from modelkeep.core.errors import bad_parameter
 from modelkeep.rl.agent import Agent, Player
 from modelkeep.rl.environments.vector import State, within
 from modelkeep.rl.impala.settings import EVOLVED, Settings
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 
 class Member(Agent, Protocol):
@@ -104,12 +104,12 @@ class Population(Generic[M]):
         self, make_agent: Callable[[dict[str, float], int], M], settings: PopulationSettings, seed: int
     ) -> None:
         self.settings = settings
-        self.random = np.random.default_rng(derived_seed(seed, "population"))
+        self.random = np.random.default_rng(derive_seed(seed, "population"))
         self.values = [
             {name: between.drawn(self.random) for name, between in settings.ranges.items()}
             for _ in range(settings.size)
         ]
-        self.members = [make_agent(dict(v), derived_seed(seed, "member", i)) for i, v in enumerate(self.values)]
+        self.members = [make_agent(dict(v), derive_seed(seed, "member", i)) for i, v in enumerate(self.values)]
         self.rounds = 0
         self.best = 0
 

@@ -16,7 +16,7 @@ from modelkeep.rl.rainbow.distribution import mean, project
 from modelkeep.rl.rainbow.network import RainbowNetwork
 from modelkeep.rl.rainbow.replay import Batch, Replay
 from modelkeep.rl.rainbow.settings import RainbowSettings
-from modelkeep.training.batches import derived_seed
+from modelkeep.training.batches import derive_seed
 
 
 class Rainbow:
@@ -55,9 +55,9 @@ class Rainbow:
         self.optimizer = torch.optim.Adam(trained, settings.learning_rate, eps=settings.adam_epsilon, fused=True)
         self.device = trained[0].device
         self.support = torch.linspace(settings.lowest, settings.highest, settings.atoms, device=self.device)
-        self.noise = torch.Generator().manual_seed(derived_seed(seed, "noise"))
-        self.random = np.random.default_rng(derived_seed(seed, "replay"))
-        self.observations = environments.reset(derived_seed(seed, "environments"))
+        self.noise = torch.Generator().manual_seed(derive_seed(seed, "noise"))
+        self.random = np.random.default_rng(derive_seed(seed, "replay"))
+        self.observations = environments.reset(derive_seed(seed, "environments"))
         self.steps = 0
         self._noted: dict[str, list[float]] = {"loss": [], "returns": []}
 

@@ -1,4 +1,4 @@
-"""AlexNet in the three sizes of the model-splitting paper (Martic2018, table 3), and a small one for small images."""
+"""AlexNet in the three sizes of Martic2018, table 3, and a small one for small images."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ SECTIONS = (
 )
 
 
-class Added(nn.Module):
+class Residual(nn.Module):
     """residual(x) + x."""
 
     def __init__(self, residual: nn.Sequential) -> None:
@@ -42,13 +42,13 @@ def efficientnet_lite0(input_shape: Sequence[int], classes: int) -> nn.Module:
     check("efficientnet_lite0", input_shape, classes)
     size = (input_shape[1], input_shape[2])
     layers = Layers(stem=_convolution(input_shape[0], 32, 3, 2, size))
-    size, before = _halved(size, 2), 32
+    size, before = _halve(size, 2), 32
     for i, (count, kernel, first_stride, expansion, after) in enumerate(SECTIONS, start=1):
         section = Layers()
         for j in range(1, count + 1):
             stride = first_stride if j == 1 else 1
             section[f"block{j}"] = _block(before, after, kernel, stride, expansion, size)
-            size, before = _halved(size, stride), after
+            size, before = _halve(size, stride), after
         layers[f"section{i}"] = nn.Sequential(section)
     layers["head"] = _convolution(before, 1280, 1, 1, size)
     layers["pool"] = nn.AdaptiveAvgPool2d(1)
@@ -65,9 +65,9 @@ def _block(before: int, after: int, kernel: int, stride: int, expansion: int, si
     if expansion > 1:
         layers["expand"] = _convolution(before, wide, 1, 1, size)
     layers["depthwise"] = _convolution(wide, wide, kernel, stride, size, groups=wide)
-    layers["project"] = _convolution(wide, after, 1, 1, _halved(size, stride), relu=False)
+    layers["project"] = _convolution(wide, after, 1, 1, _halve(size, stride), relu=False)
     block = nn.Sequential(layers)
-    return Added(block) if stride == 1 and before == after else block
+    return Residual(block) if stride == 1 and before == after else block
 
 
 def _convolution(
@@ -80,12 +80,12 @@ def _convolution(
         height, width = missing
         layers["pad"] = nn.ZeroPad2d((width // 2, width - width // 2, height // 2, height - height // 2))
     layers["conv"] = conv = nn.Conv2d(before, after, kernel, stride, groups=groups, bias=False)
-    nn.init.kaiming_normal_(conv.weight)  # torch's own choice would fade out over so many layers
+    nn.init.kaiming_normal_(conv.weight)  # with torch's own choice the signal would fade out over the layers
     layers["norm"] = nn.BatchNorm2d(after, eps=1e-3, momentum=0.01)
     if relu:
         layers["relu"] = nn.ReLU6()
     return nn.Sequential(layers)
 
 
-def _halved(size: tuple[int, int], stride: int) -> tuple[int, int]:
+def _halve(size: tuple[int, int], stride: int) -> tuple[int, int]:
     return math.ceil(size[0] / stride), math.ceil(size[1] / stride)

@@ -7,7 +7,7 @@ from torch import nn
 
 
 class MinMax(nn.Module):
-    """Of each pair of neighbouring features, the larger first (GroupSort with groups of 2; Leino2022, A.4).
+    """Of each pair of neighbouring features, the larger first (GroupSort with groups of 2; Leino2022, appendix A.4).
 
     `x: (n, features, ...)` with an even number of features. Its Jacobian is a permutation, so a network of
     Lipschitz layers keeps its Lipschitz constant without losing gradient, as it does with ReLU.

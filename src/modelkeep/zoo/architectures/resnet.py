@@ -11,7 +11,7 @@ from modelkeep.core.errors import bad_parameter
 from modelkeep.zoo.architectures.layers import Layers, check
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """relu(residual(x) + skip(x)); the skip is learned where the shape changes, else it is the identity."""
 
     def __init__(self, residual: nn.Sequential, skip: nn.Module) -> None:
@@ -43,7 +43,7 @@ def resnet50(input_shape: Sequence[int], classes: int) -> nn.Module:
             section[f"block{j}"] = _bottleneck(before, width, stride=2 if i > 1 and j == 1 else 1)
             before = 4 * width
         layers[f"section{i}"] = nn.Sequential(section)
-    return _topped(layers, nn.Linear(before, classes, bias=False))
+    return _add_top(layers, nn.Linear(before, classes, bias=False))
 
 
 def small_resnet(
@@ -67,7 +67,7 @@ def small_resnet(
             section[f"block{j}"] = _basic(before, after, stride=2 if i > 1 and j == 1 else 1)
             before = after
         layers[f"section{i}"] = nn.Sequential(section)
-    return _topped(layers, nn.Linear(before, classes))
+    return _add_top(layers, nn.Linear(before, classes))
 
 
 def _convolution(before: int, after: int, kernel: int, stride: int = 1, *, relu: bool = False) -> nn.Sequential:
@@ -82,19 +82,19 @@ def _skip(before: int, after: int, stride: int) -> nn.Module:
     return nn.Identity() if before == after and stride == 1 else _convolution(before, after, 1, stride)
 
 
-def _bottleneck(before: int, width: int, stride: int) -> Block:
+def _bottleneck(before: int, width: int, stride: int) -> ResidualBlock:
     residual = Layers(
         conv1=_convolution(before, width, 1, relu=True),
         conv2=_convolution(width, width, 3, stride, relu=True),
         conv3=_convolution(width, 4 * width, 1),
     )
-    return Block(nn.Sequential(residual), _skip(before, 4 * width, stride))
+    return ResidualBlock(nn.Sequential(residual), _skip(before, 4 * width, stride))
 
 
-def _basic(before: int, after: int, stride: int) -> Block:
+def _basic(before: int, after: int, stride: int) -> ResidualBlock:
     residual = Layers(conv1=_convolution(before, after, 3, stride, relu=True), conv2=_convolution(after, after, 3))
-    return Block(nn.Sequential(residual), _skip(before, after, stride))
+    return ResidualBlock(nn.Sequential(residual), _skip(before, after, stride))
 
 
-def _topped(layers: Layers, logits: nn.Linear) -> nn.Sequential:
+def _add_top(layers: Layers, logits: nn.Linear) -> nn.Sequential:
     return nn.Sequential(Layers(layers, pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), logits=logits))

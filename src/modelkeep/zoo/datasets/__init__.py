@@ -19,12 +19,12 @@ from modelkeep.zoo.datasets.summary import Summary, summarise
 from modelkeep.zoo.datasets.tables import Missing
 from modelkeep.zoo.datasets.user_files import from_torch
 
-__all__ = ["DataSet", "Summary", "cached", "from_torch", "get", "info", "load", "names", "open", "summarise"]
+__all__ = ["DataSet", "Summary", "from_torch", "get", "info", "is_cached", "load", "names", "open", "summarise"]
 
 
 def names() -> tuple[str, ...]:
     """The names of all built-in data sets."""
-    return tuple(catalogue.SETS)
+    return catalogue.names()
 
 
 def info(name: str) -> DataSet:
@@ -36,7 +36,7 @@ def info(name: str) -> DataSet:
     return catalogue.find(name)
 
 
-def cached(name: str, *, cache: str | Path | None = None) -> bool:
+def is_cached(name: str, *, cache: str | Path | None = None) -> bool:
     """Whether the files of a set are on this machine already; `load` also checks what is in them."""
     dataset = catalogue.find(name)
     return all((_cache.folder(cache) / dataset.name / file.name).is_file() for file in dataset.files)
@@ -51,7 +51,7 @@ def get(name: str, *, copy: str | Path | None = None, cache: str | Path | None =
     dataset = catalogue.find(name)
     if copy is not None and not Path(copy).expanduser().exists():
         raise DataError(f"There is nothing at {copy}.")
-    return _cache.files(dataset.name, dataset.files, cache=cache, copy=copy)
+    return _cache.fetch(dataset.name, dataset.files, cache=cache, copy=copy)
 
 
 def load(name: str, part: Part = "train", *, cache: str | Path | None = None) -> Data:

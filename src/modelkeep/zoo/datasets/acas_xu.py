@@ -1,5 +1,5 @@
-"""ACAS Xu: advice for unmanned aircraft. The data is not public, so it is drawn from a public network, as in Leino's
-thesis (7.4.4): random inputs in the network's ranges, labelled by the network."""
+"""ACAS Xu: advice for unmanned aircraft. The data is not public, so it is drawn from a public network, as in Leino2022,
+section 7.4.4: random inputs in the network's ranges, labelled by the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import whole
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import copy_whole
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
 NETWORK = "ACASXU_run2a_1_1_batch_2000.nnet"
@@ -54,10 +55,8 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     return Data(x.float(), z.argmin(dim=1), ADVICE, features=FEATURES)
 
 
-SETS = (
+ACAS_XU = declare("dataset", "acas-xu", does="ACAS Xu collision avoidance")(
     DataSet(
-        name="acas-xu",
-        title="ACAS Xu collision avoidance",
         kind="table",
         shape=(5,),
         classes=5,
@@ -69,10 +68,14 @@ SETS = (
             File(
                 NETWORK,
                 None,
-                (Source(f"https://raw.githubusercontent.com/guykatz/ReluplexCav2017/master/nnet/{NETWORK}", whole),),
+                (
+                    Source(
+                        f"https://raw.githubusercontent.com/guykatz/ReluplexCav2017/master/nnet/{NETWORK}", copy_whole
+                    ),
+                ),
             ),
         ),
         notes="Inputs uniform in the network's ranges (seeds 0 and 1), normalised as the network wants them. Nobody "
         "publishes a checksum of the network, so only its structure is checked.",
-    ),
+    )
 )

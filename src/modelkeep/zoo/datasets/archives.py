@@ -21,37 +21,37 @@ from modelkeep.core.errors import DataError
 _DECOMPRESSORS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
 
-def whole(path: Path, out: BinaryIO) -> None:
+def copy_whole(path: Path, out: BinaryIO) -> None:
     """The downloaded file itself, byte for byte."""
     with path.open("rb") as file:
         shutil.copyfileobj(file, out)
 
 
-def decompressed(path: Path, out: BinaryIO) -> None:
+def decompress(path: Path, out: BinaryIO) -> None:
     """The downloaded file without its gzip, bzip2 or xz wrapping, if it has one."""
     with path.open("rb") as file:
         _copy(file, out)
 
 
-def member(name: str) -> Callable[[Path, BinaryIO], None]:
+def unpack_member(name: str) -> Callable[[Path, BinaryIO], None]:
     """The member called `name` of the downloaded archive, without its own compression."""
 
     def unpack(path: Path, out: BinaryIO) -> None:
-        with opened(path, name) as file:
+        with open_member(path, name) as file:
             _copy(file, out)
 
     return unpack
 
 
 @contextmanager
-def opened(archive: Path, name: str) -> Iterator[IO[bytes]]:
+def open_member(archive: Path, name: str) -> Iterator[IO[bytes]]:
     """Open the member `name` of an archive for reading."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as packed, packed.open(name) as file:
                 yield file
             return
-        with tar(archive) as tree:
+        with open_tar(archive) as tree:
             found = tree.extractfile(_plain(tree, name))
             assert found is not None
             yield found
@@ -62,7 +62,7 @@ def opened(archive: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def tar(archive: Path) -> Iterator[tarfile.TarFile]:
+def open_tar(archive: Path) -> Iterator[tarfile.TarFile]:
     """Open a tar file, or the tar inside a Debian package."""
     with archive.open("rb") as file:
         inner = _debian_data(archive, file) if file.read(8) == b"!<arch>\n" else file

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.dataset import DataSet, Part
 
 
@@ -58,10 +59,8 @@ def _table(found: object) -> Data:
     )
 
 
-SETS = (
+DIGITS = declare("dataset", "digits", does="Handwritten digits, 8×8")(
     DataSet(
-        name="digits",
-        title="Handwritten digits, 8×8",
         kind="images",
         shape=(1, 8, 8),
         classes=10,
@@ -71,10 +70,11 @@ SETS = (
         parse=_digits,
         shares=(0.8, 0.2),
         notes="The test half of UCI's set, as scikit-learn ships it; grey levels 0..16 scaled to 0..1.",
-    ),
+    )
+)
+
+BREAST_CANCER = declare("dataset", "breast-cancer", does="Breast cancer Wisconsin (diagnostic)")(
     DataSet(
-        name="breast-cancer",
-        title="Breast cancer Wisconsin (diagnostic)",
         kind="table",
         shape=(30,),
         classes=2,
@@ -83,10 +83,11 @@ SETS = (
         home="https://archive.ics.uci.edu/dataset/17",
         parse=_breast_cancer,
         shares=(0.8, 0.2),
-    ),
+    )
+)
+
+WINE = declare("dataset", "wine", does="Wine cultivars by chemical analysis")(
     DataSet(
-        name="wine",
-        title="Wine cultivars by chemical analysis",
         kind="table",
         shape=(13,),
         classes=3,
@@ -95,5 +96,5 @@ SETS = (
         home="https://archive.ics.uci.edu/dataset/109",
         parse=_wine,
         shares=(0.8, 0.2),
-    ),
+    )
 )

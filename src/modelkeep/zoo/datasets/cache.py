@@ -11,7 +11,7 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import decompressed, whole
+from modelkeep.zoo.datasets.archives import copy_whole, decompress
 from modelkeep.zoo.datasets.dataset import File, digest
 from modelkeep.zoo.datasets.download import Unreachable, bring
 
@@ -21,13 +21,13 @@ def folder(cache: str | Path | None = None) -> Path:
     return Path(cache or os.environ.get("MODELKEEP_CACHE") or "~/.cache/modelkeep").expanduser()
 
 
-def ready(name: str, wanted: Iterable[File], *, cache: str | Path | None = None) -> bool:
+def _is_ready(name: str, wanted: Iterable[File], *, cache: str | Path | None = None) -> bool:
     """Whether all files of the set `name` are in the cache, with the right content."""
     home = folder(cache) / name
     return all((home / file.name).is_file() and file.matches(home / file.name) for file in wanted)
 
 
-def files(
+def fetch(
     name: str, wanted: Sequence[File], *, cache: str | Path | None = None, copy: str | Path | None = None
 ) -> dict[str, Path]:
     """The files that the set `name` wants, by name; what is not in the cache is fetched, or taken from `copy`.
@@ -36,7 +36,7 @@ def files(
     """
     home = folder(cache) / name
     paths = {file.name: home / file.name for file in wanted}
-    if ready(name, wanted, cache=cache):
+    if _is_ready(name, wanted, cache=cache):
         return paths
     from filelock import FileLock
 
@@ -48,14 +48,14 @@ def files(
     with FileLock(home / "lock"):
         # Another process may have removed the folder at the end of its own fetch, while we waited.
         downloads.mkdir(exist_ok=True)
-        fetch = _Fetch(name, wanted, downloads)
+        fetching = _Fetch(name, wanted, downloads)
         for file in wanted:
-            if ready(name, [file], cache=cache):
+            if _is_ready(name, [file], cache=cache):
                 continue
             if copy is None:
-                fetch.from_sources(file, paths[file.name])
+                fetching.from_sources(file, paths[file.name])
             else:
-                fetch.from_copy(file, paths[file.name], Path(copy).expanduser())
+                fetching.from_copy(file, paths[file.name], Path(copy).expanduser())
         shutil.rmtree(downloads)
     return paths
 
@@ -97,7 +97,7 @@ class _Fetch:
         places = [copy] if copy.is_file() else sorted(p for p in copy.rglob("*") if p.name in names)
         reasons = []
         for place in places:
-            for unpack in (*(source.unpack for source in file.sources), whole, decompressed):
+            for unpack in (*(source.unpack for source in file.sources), copy_whole, decompress):
                 try:
                     return _accept(file, path, unpack, place)
                 except DataError as error:

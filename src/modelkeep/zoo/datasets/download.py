@@ -30,7 +30,7 @@ CLIENTS = {
 
 
 class Unreachable(DataError):
-    """A host cannot be reached at all, so that there is no use in asking it for another file."""
+    """A host cannot be reached; it is not asked for further files."""
 
 
 def bring(where: str, target: Path) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from modelkeep.core.data import Data
-from modelkeep.zoo.datasets.archives import whole
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import copy_whole
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
-from modelkeep.zoo.datasets.photos import decoded
+from modelkeep.zoo.datasets.photos import decode_photos
 
 ARCHIVE = "EuroSAT.zip"
 
@@ -22,14 +23,12 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
         names = sorted(name for name in packed.namelist() if name.endswith(".jpg"))
         kinds = [name.split("/")[-2] for name in names]
         classes = sorted(set(kinds))
-        x = decoded(((name, packed.read(name)) for name in names), len(names))
+        x = decode_photos(((name, packed.read(name)) for name in names), len(names))
     return Data(x, torch.tensor([classes.index(kind) for kind in kinds]), tuple(classes), bounds=(0.0, 1.0))
 
 
-SETS = (
+EUROSAT = declare("dataset", "eurosat", does="EuroSAT land use from satellites")(
     DataSet(
-        name="eurosat",
-        title="EuroSAT land use from satellites",
         kind="images",
         shape=(3, 64, 64),
         classes=10,
@@ -42,15 +41,15 @@ SETS = (
                 ARCHIVE,
                 "md5:c8fa014336c82ac7804f0398fcb19387",
                 (
-                    Source("https://madm.dfki.de/files/sentinel/EuroSAT.zip", whole),
+                    Source("https://madm.dfki.de/files/sentinel/EuroSAT.zip", copy_whole),
                     Source(
                         "https://huggingface.co/datasets/torchgeo/eurosat/resolve/c877bcd43f099cd0196738f714544e355477f3fd/EuroSAT.zip",
-                        whole,
+                        copy_whole,
                     ),
                 ),
             ),
         ),
         shares=(2 / 3, 1 / 3),
-        notes="The RGB version. Split as in Leino's thesis: two thirds to train.",
-    ),
+        notes="The RGB version. Split as in Leino2022: two thirds to train.",
+    )
 )

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.dataset import DataSet, Part
-from modelkeep.zoo.datasets.r_data import expression_set, objects, r_file
+from modelkeep.zoo.datasets.r_data import r_file, read_expression_set, read_objects
 
 BIOCONDUCTOR = "https://bioconductor.org/packages/3.16"
 
@@ -27,7 +28,7 @@ def _data(levels: NDArray[np.float64], probes: Sequence[str], kinds: Sequence[st
 
 
 def _golub(files: Mapping[str, Path], part: Part) -> Data:
-    found = objects(files["golub.RData"])
+    found = read_objects(files["golub.RData"])
     levels = found["golub"].values.T
     # A matrix of index, name and identifier per gene, stored column by column.
     probes = [str(name) for name in found["golub.gnames"][2 * levels.shape[1] :]]
@@ -35,19 +36,17 @@ def _golub(files: Mapping[str, Path], part: Part) -> Data:
 
 
 def _bladder(files: Mapping[str, Path], part: Part) -> Data:
-    levels, probes, samples = expression_set(files["bladderdata.rda"])
+    levels, probes, samples = read_expression_set(files["bladderdata.rda"])
     return _data(levels, probes, [str(kind) for kind in samples["cancer"]])
 
 
 def _leukaemia(files: Mapping[str, Path], part: Part) -> Data:
-    levels, probes, samples = expression_set(files["ALL.rda"])
+    levels, probes, samples = read_expression_set(files["ALL.rda"])
     return _data(levels, probes, [f"{str(kind)[0]}-cell" for kind in samples["BT"]])
 
 
-SETS = (
+GOLUB = declare("dataset", "golub", does="Golub: leukaemia by genes")(
     DataSet(
-        name="golub",
-        title="Golub: leukaemia by genes",
         kind="table",
         shape=(3051,),
         classes=2,
@@ -66,10 +65,11 @@ SETS = (
         ),
         shares=(0.8, 0.2),
         notes="The 38 training samples of Golub et al. 1999, as multtest prepares them.",
-    ),
+    )
+)
+
+BLADDER = declare("dataset", "bladder", does="Bladder cancer by genes")(
     DataSet(
-        name="bladder",
-        title="Bladder cancer by genes",
         kind="table",
         shape=(22_283,),
         classes=3,
@@ -88,10 +88,11 @@ SETS = (
         ),
         shares=(0.8, 0.2),
         notes="Classes Biopsy, Cancer, Normal. The samples were measured in five batches, which differ by class.",
-    ),
+    )
+)
+
+LEUKAEMIA = declare("dataset", "leukaemia", does="ALL: leukaemia of B or T cells")(
     DataSet(
-        name="leukaemia",
-        title="ALL: leukaemia of B or T cells",
         kind="table",
         shape=(12_625,),
         classes=2,
@@ -109,5 +110,5 @@ SETS = (
             ),
         ),
         shares=(0.8, 0.2),
-    ),
+    )
 )

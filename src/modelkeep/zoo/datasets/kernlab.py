@@ -6,25 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.dataset import DataSet, Part
-from modelkeep.zoo.datasets.r_data import columns, objects, r_file
+from modelkeep.zoo.datasets.r_data import r_file, read_columns, read_objects
 from modelkeep.zoo.datasets.tables import encode
 
 ADDRESS = "https://cran.r-project.org/src/contrib/Archive/kernlab/kernlab_0.9-32.tar.gz"
 
 
 def _spam(files: Mapping[str, Path], part: Part) -> Data:
-    return encode(columns(objects(files["spam.rda"])["spam"]), "type", name="spam")
+    return encode(read_columns(read_objects(files["spam.rda"])["spam"]), "type", name="spam")
 
 
 def _musk(files: Mapping[str, Path], part: Part) -> Data:
-    return encode(columns(objects(files["musk.rda"])["musk"]), "Class", name="musk")
+    return encode(read_columns(read_objects(files["musk.rda"])["musk"]), "Class", name="musk")
 
 
-SETS = (
+SPAM = declare("dataset", "spam", does="Spam: words and signs in e-mails")(
     DataSet(
-        name="spam",
-        title="Spam: words and signs in e-mails",
         kind="table",
         shape=(57,),
         classes=2,
@@ -42,10 +41,11 @@ SETS = (
             ),
         ),
         shares=(0.8, 0.2),
-    ),
+    )
+)
+
+MUSK = declare("dataset", "musk", does="Musk: shapes of molecules")(
     DataSet(
-        name="musk",
-        title="Musk: shapes of molecules",
         kind="table",
         shape=(166,),
         classes=2,
@@ -64,5 +64,5 @@ SETS = (
         ),
         shares=(0.8, 0.2),
         notes="Version 1, one row per conformation; rows of one molecule are not kept together by the split.",
-    ),
+    )
 )

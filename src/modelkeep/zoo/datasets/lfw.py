@@ -1,4 +1,4 @@
-"""Labeled Faces in the Wild: the two subsets of Leino's thesis, read out of the funneled archive."""
+"""Labeled Faces in the Wild: the two subsets of Leino2022, read out of the funneled archive."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 import torch
 
 from modelkeep.core.data import Data
-from modelkeep.zoo.datasets.archives import tar, whole
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import copy_whole, open_tar
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
-from modelkeep.zoo.datasets.photos import decoded
+from modelkeep.zoo.datasets.photos import decode_photos
 
 ARCHIVE = "lfw-funneled.tgz"
 # (left, top, right, bottom) of the face in a 250×250 picture: the one that scikit-learn cuts, and a square around it.
@@ -27,9 +28,9 @@ def _faces(
     crop: tuple[int, int, int, int],
     size: tuple[int, int],
 ) -> Data:
-    """The people with at least so many pictures: lfw_funneled/PERSON/PERSON_0001.jpg."""
+    """The people with at least `at_least` pictures: lfw_funneled/PERSON/PERSON_0001.jpg."""
     pictures = {}
-    with tar(files[ARCHIVE]) as packed:
+    with open_tar(files[ARCHIVE]) as packed:
         # In the archive's own order: going back in a compressed file is slow.
         for info in packed:
             file = packed.extractfile(info) if info.name.endswith(".jpg") else None
@@ -38,7 +39,7 @@ def _faces(
     counts = Counter(name.split("/")[-2] for name in pictures)
     people = sorted(person for person, count in counts.items() if count >= at_least)
     names = sorted(name for name in pictures if name.split("/")[-2] in people)
-    x = decoded(((name, pictures[name]) for name in names), len(names), colour=colour, crop=crop, size=size)
+    x = decode_photos(((name, pictures[name]) for name in names), len(names), colour=colour, crop=crop, size=size)
     y = torch.tensor([people.index(name.split("/")[-2]) for name in names])
     return Data(x, y, tuple(person.replace("_", " ") for person in people), bounds=(0.0, 1.0))
 
@@ -56,16 +57,14 @@ FILES = (
         ARCHIVE,
         "sha256:b47c8422c8cded889dc5a13418c4bc2abbda121092b3533a83306f90d900100a",
         (
-            Source("https://ndownloader.figshare.com/files/5976015", whole),
-            Source("http://vis-www.cs.umass.edu/lfw/lfw-funneled.tgz", whole),
+            Source("https://ndownloader.figshare.com/files/5976015", copy_whole),
+            Source("http://vis-www.cs.umass.edu/lfw/lfw-funneled.tgz", copy_whole),
         ),
     ),
 )
 
-SETS = (
+LFW = declare("dataset", "lfw", does="LFW faces, the 5 most frequent")(
     DataSet(
-        name="lfw",
-        title="LFW faces, the 5 most frequent",
         kind="images",
         shape=(1, 50, 37),
         classes=5,
@@ -75,11 +74,12 @@ SETS = (
         parse=_five,
         files=FILES,
         shares=(0.8, 0.2),
-        notes="People with 100 pictures or more; grey, the face cut out and scaled to 50×37 (Leino's thesis, 8.3).",
-    ),
+        notes="People with 100 pictures or more; grey, the face cut out and scaled to 50×37 (Leino2022, section 8.3).",
+    )
+)
+
+LFW_12 = declare("dataset", "lfw-12", does="LFW faces, the 12 most frequent")(
     DataSet(
-        name="lfw-12",
-        title="LFW faces, the 12 most frequent",
         kind="images",
         shape=(3, 64, 64),
         classes=12,
@@ -89,6 +89,6 @@ SETS = (
         parse=_twelve,
         files=FILES,
         shares=(0.8, 0.2),
-        notes="People with 50 pictures or more; colour, 64×64 (Leino's thesis, 8.5, which does not give its cut).",
-    ),
+        notes="People with 50 pictures or more; colour, 64×64 (Leino2022, section 8.5, which does not give its cut).",
+    )
 )

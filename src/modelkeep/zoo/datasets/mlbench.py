@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from modelkeep.core.data import Data
+from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.dataset import DataSet, Part
-from modelkeep.zoo.datasets.r_data import columns, objects, r_file
+from modelkeep.zoo.datasets.r_data import r_file, read_columns, read_objects
 from modelkeep.zoo.datasets.tables import encode
 
 ADDRESS = "https://cran.r-project.org/src/contrib/Archive/mlbench/mlbench_2.1-3.tar.gz"
@@ -17,8 +18,6 @@ CATEGORY = "Missing values become a category of their own, 'COLUMN=?'."
 
 
 def _set(
-    name: str,
-    title: str,
     table: str,
     label: str,
     sha256: str,
@@ -33,13 +32,11 @@ def _set(
     """One table. `numeric`: the levels of its factors are numbers; otherwise factors become one-hot features."""
 
     def parse(files: Mapping[str, Path], part: Part) -> Data:
-        frame = objects(files[f"{table}.rda"])[table]
-        read = columns(frame.drop(columns=[label, *filter(None, [ignore])]), numeric=numeric)
-        return encode({**read, label: columns(frame[[label]])[label]}, label, name=name, missing="indicate")
+        frame = read_objects(files[f"{table}.rda"])[table]
+        read = read_columns(frame.drop(columns=[label, *filter(None, [ignore])]), numeric=numeric)
+        return encode({**read, label: read_columns(frame[[label]])[label]}, label, name=table, missing="indicate")
 
     return DataSet(
-        name=name,
-        title=title,
         kind="table",
         shape=(features,),
         classes=classes,
@@ -53,10 +50,8 @@ def _set(
     )
 
 
-SETS = (
+WISCONSIN = declare("dataset", "wisconsin", does="Breast cancer Wisconsin (original)")(
     _set(
-        "wisconsin",
-        "Breast cancer Wisconsin (original)",
         "BreastCancer",
         "Class",
         "9db3be6e249253fc65d73f49387edb5aac4a8887021f7f7d9275c176379f0d36",
@@ -66,10 +61,11 @@ SETS = (
         ignore="Id",
         numeric=True,
         notes="The sample's number is left out. " + INDICATED,
-    ),
+    )
+)
+
+DNA = declare("dataset", "dna", does="Splice junctions in DNA")(
     _set(
-        "dna",
-        "Splice junctions in DNA",
         "DNA",
         "Class",
         "2b15a9b2d1dfb0c08f108668e2ac65c7720499a022636140eccae92d4c06b291",
@@ -77,10 +73,11 @@ SETS = (
         classes=3,
         rows=(2549, 637),
         numeric=True,
-    ),
+    )
+)
+
+GLASS = declare("dataset", "glass", does="Glass, by chemical analysis")(
     _set(
-        "glass",
-        "Glass, by chemical analysis",
         "Glass",
         "Type",
         "6d740b8023661263c637f261e1d7c24b6fdb9dbe65aacbb67d95e3865171da6c",
@@ -88,10 +85,11 @@ SETS = (
         classes=6,
         rows=(171, 43),
         notes="Class 4 of UCI's documentation does not occur.",
-    ),
+    )
+)
+
+HOUSE_VOTES = declare("dataset", "house-votes", does="US House votes of 1984 by party")(
     _set(
-        "house-votes",
-        "US House votes of 1984 by party",
         "HouseVotes84",
         "Class",
         "3664bf0629ff2e4ced7b005f342418c75373b46fbcea5ebc76d61ceff39b7e75",
@@ -99,10 +97,11 @@ SETS = (
         classes=2,
         rows=(348, 87),
         notes=CATEGORY,
-    ),
+    )
+)
+
+IONOSPHERE = declare("dataset", "ionosphere", does="Radar returns from the ionosphere")(
     _set(
-        "ionosphere",
-        "Radar returns from the ionosphere",
         "Ionosphere",
         "Class",
         "523cb7e48833e40bae413dde7889eeed5a54e7900cfd1016aa12502a99186267",
@@ -110,20 +109,22 @@ SETS = (
         classes=2,
         rows=(281, 70),
         numeric=True,
-    ),
+    )
+)
+
+LETTER = declare("dataset", "letter", does="Letters in 20 fonts")(
     _set(
-        "letter",
-        "Letters in 20 fonts",
         "LetterRecognition",
         "lettr",
         "92844a4562cfe66720dea2b19f30cf83c155dec85c96a20f041f3e4e6db01c61",
         features=16,
         classes=26,
         rows=(16000, 4000),
-    ),
+    )
+)
+
+PIMA_DIABETES = declare("dataset", "pima-diabetes", does="Pima Indians diabetes")(
     _set(
-        "pima-diabetes",
-        "Pima Indians diabetes",
         "PimaIndiansDiabetes2",
         "diabetes",
         "a95dc697aa7f19a305ab62e015e3cbd7bc578a883cc2b6ba691440deab534144",
@@ -131,20 +132,22 @@ SETS = (
         classes=2,
         rows=(614, 154),
         notes="The corrected table, in which impossible zeros are marked as missing. " + INDICATED,
-    ),
+    )
+)
+
+SATELLITE = declare("dataset", "satellite", does="Landsat pixels by kind of ground")(
     _set(
-        "satellite",
-        "Landsat pixels by kind of ground",
         "Satellite",
         "classes",
         "0d19410b263fbb562334e10aa48d045db6cdec88ca886a42445f74a8671d1b22",
         features=36,
         classes=6,
         rows=(5148, 1287),
-    ),
+    )
+)
+
+SHUTTLE = declare("dataset", "shuttle", does="Space shuttle radiator positions")(
     _set(
-        "shuttle",
-        "Space shuttle radiator positions",
         "Shuttle",
         "Class",
         "f9d3d58df57332c5f7781162081c4a1169daa24afafc3b63fb729fefd81252aa",
@@ -152,20 +155,22 @@ SETS = (
         classes=7,
         rows=(46400, 11600),
         notes="Very unequal classes: the rarest has 10 rows.",
-    ),
+    )
+)
+
+SONAR = declare("dataset", "sonar", does="Sonar returns from mines and rocks")(
     _set(
-        "sonar",
-        "Sonar returns from mines and rocks",
         "Sonar",
         "Class",
         "c073818b2efccc5a5828d845ecea2d99f0f2a810737d79eab904caca0b21c6e6",
         features=60,
         classes=2,
         rows=(166, 42),
-    ),
+    )
+)
+
+SOYBEAN = declare("dataset", "soybean", does="Soybean diseases")(
     _set(
-        "soybean",
-        "Soybean diseases",
         "Soybean",
         "Class",
         "ad583763e78ea42e5f023e08dd115f99898cff9b4839091a1efefed45737777b",
@@ -173,20 +178,22 @@ SETS = (
         classes=19,
         rows=(546, 137),
         notes=CATEGORY,
-    ),
+    )
+)
+
+VEHICLE = declare("dataset", "vehicle", does="Vehicle silhouettes")(
     _set(
-        "vehicle",
-        "Vehicle silhouettes",
         "Vehicle",
         "Class",
         "bb9b43b8bd2b087cd2fda9715acf4076437a0416d0a04ed9a90c38c50e5df598",
         features=18,
         classes=4,
         rows=(677, 169),
-    ),
+    )
+)
+
+VOWEL = declare("dataset", "vowel", does="Vowels of British English")(
     _set(
-        "vowel",
-        "Vowels of British English",
         "Vowel",
         "Class",
         "eefe4e7c077a7637bc53aeef0fb9fd1f3abda57ea27859f2ea251839966a8ac6",
@@ -195,15 +202,16 @@ SETS = (
         rows=(792, 198),
         numeric=True,
         notes="V1 is the number of the speaker.",
-    ),
+    )
+)
+
+ZOO = declare("dataset", "zoo", does="Animals by kind")(
     _set(
-        "zoo",
-        "Animals by kind",
         "Zoo",
         "type",
         "aeed79ccd9b13a654092b2f3673599f5ced715f76d2aa867cb1246f73ba3ef3f",
         features=16,
         classes=7,
         rows=(81, 20),
-    ),
+    )
 )

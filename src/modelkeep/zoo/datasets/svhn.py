@@ -9,7 +9,8 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import whole
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import copy_whole
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
 
@@ -33,13 +34,11 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
 
 
 def _file(name: str, md5: str) -> File:
-    return File(name, f"md5:{md5}", (Source(f"http://ufldl.stanford.edu/housenumbers/{name}", whole),))
+    return File(name, f"md5:{md5}", (Source(f"http://ufldl.stanford.edu/housenumbers/{name}", copy_whole),))
 
 
-SETS = (
+SVHN = declare("dataset", "svhn", does="SVHN house numbers")(
     DataSet(
-        name="svhn",
-        title="SVHN house numbers",
         kind="images",
         shape=(3, 32, 32),
         classes=10,
@@ -52,5 +51,5 @@ SETS = (
             _file("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
         ),
         notes="The 'extra' part is not used.",
-    ),
+    )
 )

@@ -10,9 +10,10 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import whole
+from modelkeep.core.method import declare
+from modelkeep.zoo.datasets.archives import copy_whole
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
-from modelkeep.zoo.datasets.photos import decoded
+from modelkeep.zoo.datasets.photos import decode_photos
 
 ARCHIVE = "tiny-imagenet-200.zip"
 ROOT = "tiny-imagenet-200"
@@ -26,7 +27,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
             labelled = _train(packed) if part == "train" else _validation(packed)
         except KeyError as error:
             raise DataError(f"{ARCHIVE} is not complete: {error}.") from error
-        x = decoded(((name, packed.read(name)) for name, _ in labelled), len(labelled))
+        x = decode_photos(((name, packed.read(name)) for name, _ in labelled), len(labelled))
     y = torch.tensor([identifiers.index(identifier) for _, identifier in labelled])
     # Two different animals are called "crane" and such, so the WordNet identifier is a part of the name.
     return Data(x, y, tuple(f"{words[i].split(',')[0]} ({i})" for i in identifiers), bounds=(0.0, 1.0))
@@ -44,10 +45,8 @@ def _validation(packed: zipfile.ZipFile) -> list[tuple[str, str]]:
     return [(f"{ROOT}/val/images/{line.split()[0]}", line.split()[1]) for line in lines]
 
 
-SETS = (
+TINY_IMAGENET = declare("dataset", "tiny-imagenet", does="Tiny ImageNet photographs")(
     DataSet(
-        name="tiny-imagenet",
-        title="Tiny ImageNet photographs",
         kind="images",
         shape=(3, 64, 64),
         classes=200,
@@ -59,9 +58,9 @@ SETS = (
             File(
                 ARCHIVE,
                 "md5:90528d7ca1a48142e341f4ef8d21d0de",
-                (Source(f"http://cs231n.stanford.edu/{ARCHIVE}", whole),),
+                (Source(f"http://cs231n.stanford.edu/{ARCHIVE}", copy_whole),),
             ),
         ),
         notes="Test is the validation part: the labels of the test part were never published. Train needs 5 GB.",
-    ),
+    )
 )

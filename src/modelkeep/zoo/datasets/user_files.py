@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError, MissingExtra
-from modelkeep.zoo.datasets.photos import decoded, is_grey
+from modelkeep.zoo.datasets.photos import decode_photos, is_grey
 from modelkeep.zoo.datasets.tables import Column, Missing, column, encode
 
 UNLABELLED = "unlabelled"
@@ -60,7 +60,7 @@ def npz(path: Path) -> Data:
     bounds = tuple(float(value) for value in arrays["bounds"]) if "bounds" in arrays else None
     if bounds is not None and len(bounds) != 2:
         raise DataError(f"'bounds' in {path.name} must be (low, high). Got {bounds}.")
-    return _assembled(
+    return _assemble(
         arrays["x"],
         arrays["y"],
         [str(name) for name in arrays["classes"]] if "classes" in arrays else None,
@@ -93,7 +93,7 @@ def _pictures(found: list[tuple[Path, int]], classes: tuple[str, ...], shape: tu
         raise DataError(f"Pictures have the shape (1 or 3, height, width). They cannot be given the shape {shape}.")
     colour = not all(is_grey(picture) for picture, _ in found) if shape is None else shape[0] == 3
     encoded = ((str(picture), picture.read_bytes()) for picture, _ in found)
-    x = decoded(encoded, len(found), colour=colour, fit=(shape[1], shape[2]) if shape is not None else None)
+    x = decode_photos(encoded, len(found), colour=colour, fit=(shape[1], shape[2]) if shape is not None else None)
     return Data(x, torch.tensor([label for _, label in found]), classes, bounds=(0.0, 1.0))
 
 
@@ -124,10 +124,10 @@ def from_torch(dataset: Dataset[Any], *, classes: Sequence[str] | None = None, n
         shapes = sorted({tuple(x.shape) for x in xs})
         raise DataError(f"The examples of the torch Dataset must have one shape. Got {shapes or 'no examples'}.")
     named = classes if classes is not None else getattr(dataset, "classes", None)
-    return _assembled(torch.stack(xs).numpy(), np.array(ys), None if named is None else list(named), name)
+    return _assemble(torch.stack(xs).numpy(), np.array(ys), None if named is None else list(named), name)
 
 
-def _assembled(
+def _assemble(
     x: NDArray[Any],
     y: NDArray[Any],
     classes: Sequence[str] | None,
