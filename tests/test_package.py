@@ -83,16 +83,6 @@ EXPORTS = {
         Unordered calibrate_beta calibrate_threshold misinform
     """,
     "guard.store": "Event Lease Principal Store open_store",
-    "guard": """
-        MAD AdaptiveMisinformation Defence Gate InformationBound ModelGuardS ModelGuardW NoDefence Policy
-        ReverseSigmoid Rounding TopOne Unordered calibrate_beta calibrate_threshold confidences copy_untrained
-        information_bound misinform open_store snap
-    """,
-    "guard.defences": """
-        MAD AdaptiveMisinformation Centroids ModelGuardS ModelGuardW NoDefence ReverseSigmoid Rounding TopOne
-        Unordered calibrate_beta calibrate_threshold misinform
-    """,
-    "guard.store": "Event Lease Principal Store open_store",
     "harden": """
         DEFENCES METHODS Adversarial AtTemperature Autoencoder BitDepth Contractive Defence Denoise Detected
         Detector Evaded Foveate Free GradientRegularisation Hardened Jpeg LogitNoise MedianSmoothing RandomResize
