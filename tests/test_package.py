@@ -42,12 +42,10 @@ EXPORTS = {
     "cli.govern": "app",
     "cli.guard": "app",
     "completion": """
-        PROCEDURES SCHEMES Curve Hardness Modulation Part Problem Procedure Ratio Recording Retrained Retraining
-        curve_of hardness modulate original parts_of ratio record reset
+        PROCEDURES SCHEMES Curve Hardness Modulation Part Problem Procedure Ratio Recording RetrainedModel Retraining
+        measure_hardness modulate parts_of ratio read_procedure record reset train_and_measure train_from_scratch
     """,
-    "completion.procedures": """
-        PROCEDURES Distilled Frozen Initialised Joint Overparametrised Procedure Regressed Searched
-    """,
+    "completion.procedures": "PROCEDURES Procedure read_procedure",
     "core.contract": "Checked ContractViolation Method check_method",
     "core.formats": "read write",
     "core.slices": "Cut Place Slice cut one_path places",

@@ -31,7 +31,7 @@ from modelkeep.bias import MeasureAmplification
 from modelkeep.certify import Certify, lipschitz
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.joint_training import Frozen, Joint
+from modelkeep.completion.procedures.joint_training import FrozenTraining, JointTraining
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.explain import Influence, Line
@@ -255,7 +255,7 @@ def of_amplification() -> Tensors:
 def of_completion() -> Tensors:
     recipe = Recipe(steps=12, batch_size=32, learning_rate=3e-3, evaluate_every=4)
     problem = Problem(trained(), Part("Conv 2", ("conv2",)), digits(200), held_out(100), recipe)
-    joint, frozen = Joint()(problem, seed=12), Frozen()(problem, seed=12)
+    joint, frozen = JointTraining()(problem, seed=12), FrozenTraining()(problem, seed=12)
     losses = torch.tensor([joint.curve.losses, frozen.curve.losses], dtype=torch.float64)
     part = {f"frozen {name}": tensor for name, tensor in weights(frozen.model).items() if name.startswith("conv2")}
     return {**weights(joint.model), **part, "losses": losses}

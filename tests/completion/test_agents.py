@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from modelkeep.completion.agents import broken, complete, curves
+from modelkeep.completion.agents import complete, loss_curves, reset_network
 from modelkeep.completion.part import Part
 from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.rl import tasks
@@ -46,7 +46,7 @@ def same(one: torch.nn.Module, other: torch.nn.Module, names: list[str]) -> bool
 @pytest.mark.parametrize("procedure", ["T1", "T2", "T4 msra"])
 def test_only_the_part_is_drawn_anew(procedure: str) -> None:
     agent, _ = trained()
-    network = broken(agent.network, CONV, procedure, seed=5)
+    network = reset_network(agent.network, CONV, procedure, seed=5)
     names = list(tensors_of(network))
     assert same(network, agent.network, [name for name in names if not name.startswith("conv1")])
     assert not torch.equal(tensors_of(network)["conv1.weight"], tensors_of(agent.network)["conv1.weight"])
@@ -56,7 +56,7 @@ def test_only_the_part_is_drawn_anew(procedure: str) -> None:
 
 def test_t3_puts_two_layers_in_the_place_of_one() -> None:
     agent, _ = trained()
-    network = broken(agent.network, CONV, "T3", seed=5)
+    network = reset_network(agent.network, CONV, "T3", seed=5)
     assert len(list(network.get_submodule("conv1").children())) == 2
     assert complete(task("A2C"), agent, CONV, "T3", seed=1).last.step == 320
 
@@ -75,13 +75,13 @@ def test_under_t2_nothing_else_learns(monkeypatch: pytest.MonkeyPatch) -> None:
     after = made[0].network
     assert same(after, agent.network, [name for name in tensors_of(after) if not name.startswith("conv1")])
     assert not torch.equal(
-        tensors_of(after)["conv1.weight"], tensors_of(broken(agent.network, CONV, "T2", 1))["conv1.weight"]
+        tensors_of(after)["conv1.weight"], tensors_of(reset_network(agent.network, CONV, "T2", 1))["conv1.weight"]
     )
 
 
 def test_the_loss_is_the_negative_return_on_the_grid() -> None:
     _, learned = trained()
-    found = curves(learned)["minatar/breakout"]
+    found = loss_curves(learned)["minatar/breakout"]
     assert found.steps == (0, 160, 320)
     assert found.losses == tuple(-judged.levels["minatar/breakout"].value for judged in learned.evaluations)
 
@@ -165,7 +165,7 @@ def test_a_population_that_learns_two_games_jointly_is_completed_at_each(tmp_pat
     lstm = Part("LSTM", ("lstm",))
     again = complete(both, agent, lstm, "T1", seed=1, checkpoint=tmp_path / "run")
     for learned in (first, again):
-        found = curves(learned)
+        found = loss_curves(learned)
         assert list(found) == ["minatar/breakout", "minatar/asterix"]
         assert all(curve.steps == (0, 320, 640) for curve in found.values())
     assert complete(both, agent, lstm, "T1", seed=1, checkpoint=tmp_path / "run").evaluations == again.evaluations

@@ -13,13 +13,13 @@ from elsewhere import CUDA, Elsewhere
 from modelkeep import Model
 from modelkeep.completion.part import Part
 from modelkeep.completion.procedures import PROCEDURES
-from modelkeep.completion.retraining import Retrained
+from modelkeep.completion.retraining import RetrainedModel
 from modelkeep.training import Recipe
 
 SHORT = Recipe(steps=64, batch_size=32, learning_rate=3e-3, evaluate_every=4)  # T7 searches within it
 
 
-def completed(name: str, part: Part, device: torch.device, checkpoint: Path) -> Retrained:
+def completed(name: str, part: Part, device: torch.device, checkpoint: Path) -> RetrainedModel:
     """The part got back by a procedure whose model is on the device."""
     model = Model.from_card(deepcopy(trained().module), trained().card, device)
     recorded = True if name == "T6" else None

@@ -9,7 +9,7 @@ from torch import nn
 
 from modelkeep import Model
 from modelkeep.completion.curve import Curve
-from modelkeep.completion.hardness import Hardness, Retraining, hardness
+from modelkeep.completion.hardness import Hardness, Retraining, measure_hardness
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate, Result
@@ -30,7 +30,7 @@ def _retraining(step: int, seed: int, part: str = "conv1", procedure: str = "T1"
 
 def test_the_statistics_of_appendix_c_are_numpys() -> None:
     steps = [30, 70, 40, 90, 55]
-    found = hardness([_retraining(step, seed) for seed, step in enumerate(steps)], alphas=[1.0])
+    found = measure_hardness([_retraining(step, seed) for seed, step in enumerate(steps)], alphas=[1.0])
     cell, values = found.cell("conv1", "T1", 1.0), np.array(steps) / 100
     assert cell.values == pytest.approx(values)
     assert cell.median == pytest.approx(np.median(values))
@@ -44,23 +44,23 @@ def test_the_statistics_of_appendix_c_are_numpys() -> None:
 
 def test_runs_that_never_got_there_count_as_one_and_are_counted() -> None:
     never = Retraining("conv1", "T1", 1, ORIGINAL, Curve((0, 50), (1.0, 0.5)))
-    found = hardness([_retraining(20, 0), never])
+    found = measure_hardness([_retraining(20, 0), never])
     assert [found.cell("conv1", "T1", alpha).censored for alpha in (0.5, 0.8, 1.0)] == [0, 1, 1]
     cell = found.cell("conv1", "T1", 1.0)
     assert (cell.values, cell.runs, cell.cost) == ((0.2, 1.0), 2, 60.0)
     assert cell.seconds == 60.0 * 0.5  # by the run that was timed
-    assert hardness([never]).cell("conv1", "T1", 1.0).seconds is None
+    assert measure_hardness([never]).cell("conv1", "T1", 1.0).seconds is None
 
 
 def test_the_bound_is_the_least_mean_and_names_the_strongest_procedure() -> None:
     runs = [_retraining(step, seed, procedure="T1") for seed, step in enumerate([40, 60])]
     runs += [_retraining(step, seed, procedure="T2") for seed, step in enumerate([30, 50])]
-    bound = hardness(runs).bound("conv1", 1.0)
+    bound = measure_hardness(runs).bound("conv1", 1.0)
     assert (bound.procedure, bound.hardness.value, bound.cost) == ("T2", 0.4, 40.0)
 
 
 def test_where_nothing_is_faster_the_original_training_is_the_strongest() -> None:
-    bound = hardness([_retraining(step, seed) for seed, step in enumerate([100, 150])]).bound("conv1", 1.0)
+    bound = measure_hardness([_retraining(step, seed) for seed, step in enumerate([100, 150])]).bound("conv1", 1.0)
     assert (bound.procedure, bound.hardness.value) == ("T", 1.0)
     assert (bound.cost, bound.seconds) == (bound.original_cost, bound.original_seconds) == (100.0, 200.0)
 
@@ -69,19 +69,19 @@ def test_a_seed_is_averaged_over_its_settings() -> None:
     runs = [
         _retraining(10 * (seed + 1) * (game + 1), seed, setting=f"game {game}") for seed in (0, 1) for game in (0, 1)
     ]
-    cell = hardness(runs, alphas=[1.0]).cell("conv1", "T1", 1.0)
+    cell = measure_hardness(runs, alphas=[1.0]).cell("conv1", "T1", 1.0)
     assert cell.values == pytest.approx(((0.1 + 0.2) / 2, (0.2 + 0.4) / 2))
     assert (cell.mean.n, cell.runs) == (2, 4)
 
 
 def test_one_seed_has_no_spread() -> None:
-    cell = hardness([_retraining(50, 0)]).cell("conv1", "T1", 1.0)
+    cell = measure_hardness([_retraining(50, 0)]).cell("conv1", "T1", 1.0)
     assert cell.sd is None
     assert cell.statistics[2] == "–"
 
 
 def test_it_is_read_back_as_it_was_stored() -> None:
-    found = hardness([_retraining(50, 0), _retraining(20, 0, part="logits")])
+    found = measure_hardness([_retraining(50, 0), _retraining(20, 0, part="logits")])
     again = Result.from_json(found.to_json())
     assert isinstance(again, Hardness)
     assert again.cells == found.cells
@@ -89,7 +89,9 @@ def test_it_is_read_back_as_it_was_stored() -> None:
 
 
 def test_the_table_has_a_line_per_cell_and_a_star_at_the_strongest() -> None:
-    found = hardness([_retraining(50, 0), _retraining(20, 0, procedure="T2"), _retraining(90, 0, part="logits")])
+    found = measure_hardness(
+        [_retraining(50, 0), _retraining(20, 0, procedure="T2"), _retraining(90, 0, part="logits")]
+    )
     lines = [line for line in str(found).splitlines() if "T1" in line or "T2" in line]
     assert len(lines) == 3 * 4
     assert sum("T2 ★" in line for line in lines) == 4
@@ -98,7 +100,9 @@ def test_the_table_has_a_line_per_cell_and_a_star_at_the_strongest() -> None:
 
 def test_the_bars_are_as_high_as_the_means() -> None:
     runs = [_retraining(step, seed) for seed, step in enumerate([40, 60])]
-    found = hardness([*runs, _retraining(90, 0, part="logits"), _retraining(30, 0, procedure="T2")], alphas=[0.5, 1.0])
+    found = measure_hardness(
+        [*runs, _retraining(90, 0, part="logits"), _retraining(30, 0, procedure="T2")], alphas=[0.5, 1.0]
+    )
     first, second = found.draw().axes[:2]
     assert [first.get_title(loc="left"), second.get_title(loc="left")] == ["T1", "T2"]
     heights = [bar.get_height() for bar in first.patches]  # type: ignore[attr-defined]
@@ -106,24 +110,26 @@ def test_the_bars_are_as_high_as_the_means() -> None:
 
 
 def test_the_procedures_of_one_part_stand_side_by_side() -> None:
-    panel, *others = hardness([_retraining(40, 0), _retraining(20, 0, procedure="T2")], alphas=[1.0]).draw().axes
+    panel, *others = (
+        measure_hardness([_retraining(40, 0), _retraining(20, 0, procedure="T2")], alphas=[1.0]).draw().axes
+    )
     assert not others
     assert [label.get_text() for label in panel.get_xticklabels()] == ["T1", "T2"]
     assert [bar.get_height() for bar in panel.patches] == [0.4, 0.2]  # type: ignore[attr-defined]
 
 
 def test_errors_say_what_is_known() -> None:
-    found = hardness([_retraining(50, 0)])
+    found = measure_hardness([_retraining(50, 0)])
     with pytest.raises(InputError, match="Parts: conv1"):
         found.bound("conv7", 1.0)
     with pytest.raises(InputError, match="only by T1"):
         found.cell("conv1", "T2", 1.0)
     with pytest.raises(InputError, match="retrained twice"):
-        hardness([_retraining(50, 0), _retraining(60, 0)])
+        measure_hardness([_retraining(50, 0), _retraining(60, 0)])
     with pytest.raises(InputError, match="different settings"):
-        hardness([_retraining(50, 0, setting="pong"), _retraining(60, 1, setting="breakout")])
+        measure_hardness([_retraining(50, 0, setting="pong"), _retraining(60, 1, setting="breakout")])
     with pytest.raises(InputError, match="at least one retraining"):
-        hardness([])
+        measure_hardness([])
 
 
 def _decays(rates: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Curve]:
@@ -151,7 +157,7 @@ def test_the_same_training_again_costs_the_same_in_expectation() -> None:
     assert difference.high - difference.low < 0.2 * np.log(10) / 0.02  # narrow, so that it says something
     faster = _decays(random.uniform(0.013, 0.039, 150))
     assert _mean_difference(originals, faster, loss).excludes(0)
-    found = hardness(
+    found = measure_hardness(
         [Retraining("all", "T", i, a, b) for i, (a, b) in enumerate(zip(originals, others, strict=True))],
         alphas=[alpha],
     )

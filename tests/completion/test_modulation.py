@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from modelkeep.completion.modulation import Measured, Modulation, Settings, modulate
-from modelkeep.completion.searchable_network import searchable
+from modelkeep.completion.modulation import Configuration, Measurement, Modulation, modulate
+from modelkeep.completion.searchable_network import searchable_network
 from modelkeep.core.errors import InputError, StudyError
 from modelkeep.papers.martic2018.modulation import BASELINE as STUDIED
 from modelkeep.papers.martic2018.modulation import MODULATION, Scale, measure
@@ -21,10 +21,10 @@ SPACE: dict[str, list[Any]] = {"depth": [0, 1, 2, 3], "skips": [True, False], "w
 BASELINE = {"depth": 1, "skips": False, "width": 16}
 
 
-def known(settings: Settings, seed: int) -> Measured:
+def known(settings: Configuration, seed: int) -> Measurement:
     """A hardness that rises with depth and without skips; depth 3 is the hardest, and too inaccurate."""
     hardness = 0.2 + 0.2 * settings["depth"] - 0.15 * settings["skips"] + 0.01 * (seed % 2)
-    return Measured({"T1": max(hardness, 0.0), "T2": 1.0}, 0.9 - 0.1 * (settings["depth"] == 3))
+    return Measurement({"T1": max(hardness, 0.0), "T2": 1.0}, 0.9 - 0.1 * (settings["depth"] == 3))
 
 
 def searched(measure: Any = known, **changed: Any) -> Modulation:
@@ -65,9 +65,9 @@ def test_the_first_trial_is_the_baseline() -> None:
 def test_luck_on_the_searched_seeds_does_not_hold() -> None:
     """Where the hardness is noise of the seed and the settings alike, held-out seeds show no difference."""
 
-    def noise(settings: Settings, seed: int) -> Measured:
+    def noise(settings: Configuration, seed: int) -> Measurement:
         drawn = torch.rand((), generator=torch.Generator().manual_seed(hash((seed, *settings.values())) % 2**31))
-        return Measured({"T1": drawn.item()}, 0.9)
+        return Measurement({"T1": drawn.item()}, 0.9)
 
     found = searched(noise, held_out_seeds=list(range(10, 40)))
     best = max(hardness for _, hardness, _ in found.searched)
@@ -78,9 +78,9 @@ def test_luck_on_the_searched_seeds_does_not_hold() -> None:
 def test_the_luckiest_of_the_search_loses_to_the_best_on_more_seeds() -> None:
     """The search sees noise that is larger than what the depth does; forty more seeds see through it."""
 
-    def noisy(settings: Settings, seed: int) -> Measured:
+    def noisy(settings: Configuration, seed: int) -> Measurement:
         drawn = torch.rand((), generator=torch.Generator().manual_seed(hash((seed, *settings.values())) % 2**31))
-        return Measured({"T1": 0.1 * settings["depth"] + 0.6 * drawn.item()}, 0.9)
+        return Measurement({"T1": 0.1 * settings["depth"] + 0.6 * drawn.item()}, 0.9)
 
     found = searched(noisy, search_seeds=[2], finalists=12, final_seeds=list(range(100, 140)))
     luckiest = max(found.searched, key=lambda one: one[1])
@@ -93,9 +93,9 @@ def test_the_luckiest_of_the_search_loses_to_the_best_on_more_seeds() -> None:
 
 
 def test_what_is_less_accurate_on_held_out_seeds_does_not_hold() -> None:
-    def later_worse(settings: Settings, seed: int) -> Measured:
+    def later_worse(settings: Configuration, seed: int) -> Measurement:
         worse = 0.2 * (seed >= 10 and settings["depth"] == 2)
-        return Measured({"T1": 0.1 + 0.2 * settings["depth"]}, 0.9 - worse - 0.5 * (settings["depth"] == 3))
+        return Measurement({"T1": 0.1 + 0.2 * settings["depth"]}, 0.9 - worse - 0.5 * (settings["depth"] == 3))
 
     assert searched(later_worse).holds is False
 
@@ -104,9 +104,9 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     class Killed(BaseException):
         pass
 
-    asked: list[tuple[Settings, int]] = []
+    asked: list[tuple[Configuration, int]] = []
 
-    def dying(settings: Settings, seed: int) -> Measured:
+    def dying(settings: Configuration, seed: int) -> Measurement:
         asked.append((settings, seed))
         if len(asked) in (1, 9, 10, 30):
             raise Killed
@@ -148,7 +148,7 @@ def test_bad_parameters_are_refused(changed: dict[str, Any]) -> None:
 @pytest.mark.parametrize("normalisation", ["none", "batch", "group"])
 @pytest.mark.parametrize("skips", [True, False])
 def test_searchable_networks_take_images_and_give_logits(normalisation: Any, skips: bool) -> None:
-    network = searchable(
+    network = searchable_network(
         (1, 12, 12), 5, width=4, before=2, after=2, hidden=0, stride=1, normalisation=normalisation, skips=skips
     )
     assert network(torch.rand(3, 1, 12, 12)).shape == (3, 5)
@@ -158,9 +158,9 @@ def test_searchable_networks_take_images_and_give_logits(normalisation: Any, ski
 
 def test_searchable_refuses_what_is_no_network() -> None:
     with pytest.raises(InputError, match="odd"):
-        searchable((1, 8, 8), 10, kernel=4)
+        searchable_network((1, 8, 8), 10, kernel=4)
     with pytest.raises(InputError, match="'none', 'batch' or 'group'"):
-        searchable((1, 8, 8), 10, normalisation="layer")  # type: ignore[arg-type]
+        searchable_network((1, 8, 8), 10, normalisation="layer")  # type: ignore[arg-type]
 
 
 DIGITS = Scale(400, 200, 40, 10, trials=1, search_seeds=1, finalists=1, final_seeds=1, held_out_seeds=1, data="digits")
@@ -177,7 +177,7 @@ def test_a_measurement_trains_a_network_and_completes_it() -> None:
 
 def test_what_does_not_learn_is_no_model_of_equal_accuracy() -> None:
     hopeless = {**STUDIED, "optimizer": "sgd", "rate": 1e12}
-    assert measure(hopeless, 0, DIGITS) == Measured({"T1": 1.0, "T2": 1.0}, 0.0)
+    assert measure(hopeless, 0, DIGITS) == Measurement({"T1": 1.0, "T2": 1.0}, 0.0)
 
 
 def test_the_study_reports_what_was_found_and_what_is_missing() -> None:

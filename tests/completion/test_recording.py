@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from modelkeep import Data, Model
 from modelkeep.completion.part import Part
-from modelkeep.completion.recording import Passed, Recording, cuts_around, record
+from modelkeep.completion.recording import RecordedPass, Recording, cuts_around, record
 from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.core.slices import Place
 from modelkeep.training.checkpoint import Snapshot
@@ -122,9 +122,9 @@ def test_a_damaged_or_strange_file_is_refused(tmp_path: Path) -> None:
 
 def test_what_cannot_have_crossed_is_refused() -> None:
     with pytest.raises(InputError, match="shape"):
-        Passed(torch.arange(2), (torch.zeros(2, 3),), input_gradients=(torch.zeros(2, 4),))
+        RecordedPass(torch.arange(2), (torch.zeros(2, 3),), input_gradients=(torch.zeros(2, 4),))
     with pytest.raises(InputError, match="NaN"):
-        Passed(torch.arange(2), (torch.full((2, 3), torch.nan),))
+        RecordedPass(torch.arange(2), (torch.full((2, 3), torch.nan),))
     with pytest.raises(InputError, match="at least one pass"):
         Recording(None, Place("conv1"), True, "", ())
     with pytest.raises(InputError, match="'passes'"):

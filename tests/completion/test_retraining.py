@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy as cross_entropy_of
 
 from modelkeep import Data, Model
 from modelkeep.completion.curve import Curve
-from modelkeep.completion.retraining import curve_of, original
+from modelkeep.completion.retraining import train_and_measure, train_from_scratch
 from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.training import SGD, Recipe, Step, cross_entropy
 from modelkeep.zoo import datasets
@@ -47,7 +47,7 @@ def error_rate(module: nn.Module, data: Data) -> float:
 def test_a_curve_is_that_of_a_loop_written_by_hand(data: Data, held_out: Data) -> None:
     model = fresh()
     module = deepcopy(model.module)
-    curve = curve_of(model, data, held_out, RECIPE, seed=0)
+    curve = train_and_measure(model, data, held_out, RECIPE, seed=0)
     losses = [error_rate(module, held_out)]
     optimizer = torch.optim.SGD(module.parameters(), lr=0.2, momentum=0.9)
     for step in range(1, 31):  # all of the data are one batch, so that their order does not matter
@@ -80,19 +80,19 @@ class Interrupted:
 def test_an_interrupted_training_goes_on_to_the_same_curve(data: Data, held_out: Data, tmp_path: Path) -> None:
     path, recipe = tmp_path / "run", replace(RECIPE, batch_size=50)
     whole = fresh()
-    wanted = curve_of(whole, data, held_out, recipe, objective=Interrupted(-1), seed=1)
+    wanted = train_and_measure(whole, data, held_out, recipe, objective=Interrupted(-1), seed=1)
     objective = Interrupted(17)
     stopped = fresh()
     with pytest.raises(KeyboardInterrupt):
-        curve_of(stopped, data, held_out, recipe, objective=objective, seed=1, checkpoint=path)
+        train_and_measure(stopped, data, held_out, recipe, objective=objective, seed=1, checkpoint=path)
     # The weights that were reached have lost the loss of step 0.
     with pytest.raises(CheckpointError, match="as it was at the start"):
-        curve_of(stopped, data, held_out, recipe, objective=objective, seed=1, checkpoint=path)
+        train_and_measure(stopped, data, held_out, recipe, objective=objective, seed=1, checkpoint=path)
     again = fresh()
-    assert curve_of(again, data, held_out, recipe, objective=objective, seed=1, checkpoint=path) == wanted
+    assert train_and_measure(again, data, held_out, recipe, objective=objective, seed=1, checkpoint=path) == wanted
     assert again.fingerprint() == whole.fingerprint()
     # A run that has ended gives its curve at once.
-    assert curve_of(fresh(), data, held_out, recipe, objective=objective, seed=1, checkpoint=path) == wanted
+    assert train_and_measure(fresh(), data, held_out, recipe, objective=objective, seed=1, checkpoint=path) == wanted
 
 
 def test_a_training_that_diverges_gives_no_right_answers(data: Data, held_out: Data) -> None:
@@ -100,8 +100,8 @@ def test_a_training_that_diverges_gives_no_right_answers(data: Data, held_out: D
         return cross_entropy(model, x, y, step) * (float("nan") if step.number == 12 else 1.0)
 
     recipe = replace(RECIPE, steps=28)
-    good = curve_of(fresh(), data, held_out, recipe, seed=0)
-    curve = curve_of(fresh(), data, held_out, recipe, objective=exploding, seed=0)
+    good = train_and_measure(fresh(), data, held_out, recipe, seed=0)
+    curve = train_and_measure(fresh(), data, held_out, recipe, objective=exploding, seed=0)
     assert curve == Curve(good.steps, (*good.losses[:3], 1.0, 1.0, 1.0, 1.0))
     assert good.steps == (0, 5, 10, 15, 20, 25, 28)
 
@@ -109,16 +109,16 @@ def test_a_training_that_diverges_gives_no_right_answers(data: Data, held_out: D
 @pytest.mark.parametrize("recipe", [Recipe(epochs=1, evaluate_every=5), Recipe(steps=5)], ids=["epochs", "no grid"])
 def test_a_curve_needs_steps_and_a_grid(recipe: Recipe, data: Data, held_out: Data) -> None:
     with pytest.raises(InputError, match=r"steps=… and evaluate_every=…"):
-        curve_of(fresh(), data, held_out, recipe, seed=0)
+        train_and_measure(fresh(), data, held_out, recipe, seed=0)
 
 
 def test_the_original_training_begins_anew(data: Data, held_out: Data) -> None:
     model = fresh()
     before = model.fingerprint()
-    first, again = (original(model, data, held_out, RECIPE, seed=4) for _ in range(2))
+    first, again = (train_from_scratch(model, data, held_out, RECIPE, seed=4) for _ in range(2))
     assert model.fingerprint() == before
     assert first.curve == again.curve
     assert first.model.fingerprint() == again.model.fingerprint() != before
     # From the trained model it is the same training: nothing of the weights that are given is used.
-    assert original(first.model, data, held_out, RECIPE, seed=4).curve == first.curve
-    assert original(model, data, held_out, RECIPE, seed=5).curve != first.curve
+    assert train_from_scratch(first.model, data, held_out, RECIPE, seed=4).curve == first.curve
+    assert train_from_scratch(model, data, held_out, RECIPE, seed=5).curve != first.curve

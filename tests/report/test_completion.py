@@ -10,7 +10,7 @@ import pytest
 
 from browser import chromium
 from modelkeep.completion.curve import Curve
-from modelkeep.completion.hardness import Hardness, Retraining, hardness
+from modelkeep.completion.hardness import Hardness, Retraining, measure_hardness
 from modelkeep.completion.price import Price
 from modelkeep.core.errors import InputError
 from modelkeep.report import completion_page
@@ -27,7 +27,7 @@ def _found(costs: dict[tuple[str, str], tuple[int, ...]], seconds: float | None 
         for seed, cost in enumerate(steps):
             curve = Curve((0, cost), (1.0, 0.0)) if cost <= 100 else Curve((0, 100), (1.0, 0.5))
             runs.append(Retraining(part, procedure, seed, ORIGINAL, curve, seconds, "", seconds))
-    return hardness(runs)
+    return measure_hardness(runs)
 
 
 FOUND = _found(

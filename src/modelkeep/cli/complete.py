@@ -36,7 +36,10 @@ def complete(
         typer.Option(help="What is missing: conv1, 'block1 without block1.skip', 30% (of all). Default: each layer."),
     ] = None,
     procedure: Annotated[
-        list[str] | None, typer.Option(help="How to retrain: T1, T2 …, or all. Default: T1 and T2.")
+        list[str] | None,
+        typer.Option(
+            help="How to retrain: T1, 'T3 width=8' …, all; `modelkeep methods procedure` lists them. Default: T1, T2."
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How often each training is repeated, with other seeds.")] = 3,
     steps: Annotated[int, typer.Option(min=1, help="How long a training is, from scratch and again.")] = 300,
@@ -153,16 +156,15 @@ def _parts(wanted: list[str] | None, module: nn.Module) -> list[Part]:
 
 
 def _procedures(wanted: list[str] | None) -> list[str]:
-    """The procedures that the user named, whole or by their first word: T4 is all initialisations."""
-    from modelkeep.completion.procedures import PROCEDURES
-    from modelkeep.core.errors import InputError, join_names
+    """The procedures that the user named: by name, with settings, or all variants of one (T4 is each scheme)."""
+    from modelkeep.completion.procedures import PROCEDURES, read_procedure
 
-    found = []
+    found: list[str] = []
     for text in wanted or ["T1", "T2"]:
-        chosen = [name for name in PROCEDURES if text in ("all", name, name.split()[0])]
-        if not chosen:
-            raise InputError(f"There is no procedure '{text}'. Known are: all, {join_names(list(PROCEDURES))}.")
-        found += chosen
+        variants = [name for name in PROCEDURES if text.lower() in ("all", name.lower(), name.split()[0].lower())]
+        if not variants:
+            read_procedure(text)  # refuses what no declaration has
+        found += variants or [text]
     return list(dict.fromkeys(found))
 
 
@@ -170,7 +172,7 @@ def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprint
     """The measure of what the trials found, where their procedures could be used."""
     from dataclasses import replace
 
-    from modelkeep.completion.hardness import hardness
+    from modelkeep.completion.hardness import measure_hardness
     from modelkeep.completion.trials import retraining
     from modelkeep.core.errors import InputError
 
@@ -181,7 +183,7 @@ def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprint
     ]
     if not runs:
         raise InputError(f"No procedure can be used here. {done.records[0].value['refused']}")
-    found = hardness(runs, alphas=alphas, seed=seed)
+    found = measure_hardness(runs, alphas=alphas, seed=seed)
     model, data, _ = fingerprints
     source = replace(found.provenance, model=model, data=data, seconds=done.provenance.seconds)
     return replace(found, provenance=source)

@@ -6,14 +6,14 @@ Agents of reinforcement learning are completed in `modelkeep.completion.agents`,
 from __future__ import annotations
 
 from modelkeep.completion.curve import Curve, Ratio, ratio
-from modelkeep.completion.hardness import Hardness, Retraining, hardness
+from modelkeep.completion.hardness import Hardness, Retraining, measure_hardness
 from modelkeep.completion.initialisation import SCHEMES, reset
 from modelkeep.completion.modulation import Modulation, modulate
 from modelkeep.completion.part import Part, parts_of
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures import PROCEDURES, Procedure
+from modelkeep.completion.procedures import PROCEDURES, Procedure, read_procedure
 from modelkeep.completion.recording import Recording, record
-from modelkeep.completion.retraining import Retrained, curve_of, original
+from modelkeep.completion.retraining import RetrainedModel, train_and_measure, train_from_scratch
 
 __all__ = [
     "PROCEDURES",
@@ -26,14 +26,15 @@ __all__ = [
     "Procedure",
     "Ratio",
     "Recording",
-    "Retrained",
+    "RetrainedModel",
     "Retraining",
-    "curve_of",
-    "hardness",
+    "measure_hardness",
     "modulate",
-    "original",
     "parts_of",
     "ratio",
+    "read_procedure",
     "record",
     "reset",
+    "train_and_measure",
+    "train_from_scratch",
 ]

@@ -1,4 +1,4 @@
-"""The bars of figures 2 to 6: hardness per part, coloured by α, a panel per procedure."""
+"""The bars of Martic2018, figures 2 to 6: hardness per part, coloured by α, a panel per procedure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from modelkeep.completion.hardness import Cell, Hardness
 
-# α is ordered, and so are these: the more of the original progress is wanted, the darker.
-SHADES = ("#D6E6F4", "#B5D4EC", "#8FBFE2", "#5F9FD2", "#2F78B7")
-HATCH = "////"
+# α is ordered, and so are these: the higher α, the darker the shade.
+_SHADES = ("#D6E6F4", "#B5D4EC", "#8FBFE2", "#5F9FD2", "#2F78B7")
+_HATCH = "////"
 
 
-def bars(hardness: Hardness) -> Figure:
+def draw_bars(hardness: Hardness) -> Figure:
     """A bar per part and α with the standard deviation over the seeds as a whisker; a panel per procedure.
 
-    Of one part there is one panel, with the procedures side by side.
+    One part alone has one panel, with the procedures side by side.
     """
     alphas = hardness.alphas
     if len(hardness.parts) > 1:
@@ -51,7 +51,7 @@ def _panel(ax: Axes, group: list[tuple[str, Cell]], names: tuple[str, ...], alph
     for name, cell in group:
         i = alphas.index(cell.alpha)
         x, height = names.index(name) + (i - (len(alphas) - 1) / 2) * width, cell.mean.value
-        hatch = HATCH if cell.censored else None
+        hatch = _HATCH if cell.censored else None
         ax.bar(x, height, 0.92 * width, color=_shade(i, len(alphas)), hatch=hatch, edgecolor="white", linewidth=0)
         if cell.sd:
             spread = [max(0.0, height - cell.sd), min(1.0, height + cell.sd)]
@@ -68,12 +68,14 @@ def _legend(drawn: Figure, hardness: Hardness) -> None:
     alphas = hardness.alphas
     keys = [Patch(color=_shade(i, len(alphas)), label=f"α = {alpha:g}") for i, alpha in enumerate(alphas)]
     if any(cell.censored for cell in hardness.cells):
-        # Such a bar is no measurement alone: a run that never got there counts as 1.
-        keys.append(Patch(facecolor=plots.MUTED, edgecolor="white", hatch=HATCH, lw=0, label="not reached by all runs"))
+        # Such a bar is not only measured: a run that never reached the loss counts as 1.
+        keys.append(
+            Patch(facecolor=plots.MUTED, edgecolor="white", hatch=_HATCH, lw=0, label="not reached by all runs")
+        )
     look = {"frameon": False, "fontsize": 9, "labelcolor": plots.INK}
     drawn.legend(handles=keys, loc="outside upper right", ncols=len(keys), **look)
 
 
 def _shade(i: int, count: int) -> str:
     """The i-th of `count` shades, the last of them the darkest."""
-    return SHADES[-1] if count == 1 else SHADES[round(i * (len(SHADES) - 1) / (count - 1))]
+    return _SHADES[-1] if count == 1 else _SHADES[round(i * (len(_SHADES) - 1) / (count - 1))]

@@ -1,4 +1,4 @@
-"""Curve: a loss over the steps of a run, what it cost to reach a loss, and equation 1's ratio of two such costs."""
+"""Curve: a loss over the steps of a run, the cost to reach a loss, and the ratio of two costs (Martic2018, eq. 1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Curve:
     """The losses L(θ_0), …, L(θ_N) of a run on a fixed grid of `steps`, which begins with 0.
 
     The loss of a classifier is its error rate on held-out data; that of an agent is the negative mean return of an
-    episode (section 3).
+    episode (Martic2018, section 3).
     """
 
     steps: tuple[int, ...]
@@ -58,7 +58,7 @@ class Curve:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Curve:
-        """The curve that `to_json` wrote; what else is there does not matter."""
+        """The curve that `to_json` wrote; other keys are ignored."""
         return cls(tuple(values["steps"]), tuple(values["losses"]))
 
 
@@ -66,8 +66,8 @@ class Curve:
 class Ratio:
     """C'(ℓ*_α) / C(ℓ*_α) of one retraining. `value` is at most 1: retraining from scratch is always possible.
 
-    `censored` says that the retraining never reached the loss, and `raw` is None then; otherwise it is the ratio as
-    it was, which may exceed 1.
+    `raw` is the ratio as measured, which may exceed 1. It is None where the retraining never reached the loss, and
+    `censored` is True then.
     """
 
     value: float
@@ -80,14 +80,14 @@ class Ratio:
 
 
 def ratio(original: Curve, retrained: Curve, alpha: float) -> Ratio:
-    """What equation 1 takes the expectation of, for one pair of runs.
+    """The term of Martic2018, eq. 1 for one pair of runs; the equation takes its expectation.
 
     >>> original = Curve((0, 10, 20, 30), (1.0, 0.5, 0.2, 0.0))
     >>> ratio(original, Curve((0, 10, 20), (0.9, 0.1, 0.0)), 1.0).value
     0.6666666666666666
     """
     if not original.best < original.losses[0]:
-        raise InputError("The original training never got better than it began: there is nothing to complete.")
+        raise InputError("The original training never got better than at its start: there is nothing to complete.")
     loss = original.threshold(alpha)
     cost, again = original.cost(loss), retrained.cost(loss)
     assert cost, "the original run reaches its own threshold, and not at step 0"

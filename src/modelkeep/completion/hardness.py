@@ -1,4 +1,4 @@
-"""Hardness: MC-hardness (equation 1) of every part of a model, under every procedure, at every α, as a result."""
+"""Hardness: MC-hardness (Martic2018, eq. 1) of every part of a model, under every procedure, at every α."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Retraining:
 
 @dataclass(frozen=True)
 class Cell:
-    """A row of appendix C's tables: a part, a procedure and α, over the seeds.
+    """A row of the tables in Martic2018, appendix C: a part, a procedure and α, over the seeds.
 
     `values` has the hardness of each seed. `censored` of `runs` retrainings never reached the loss; they count as 1.
     `cost` is the mean of the steps that completion took, from scratch where that is faster, and `original_cost` that
@@ -72,17 +72,17 @@ class Cell:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Median, mean, SD, minimum and maximum with two digits, as printed in appendix C."""
+        """Median, mean, SD, minimum and maximum with two digits, as Martic2018, appendix C prints them."""
         numbers = (self.median, self.mean.value, self.sd, min(self.values), max(self.values))
         return tuple("–" if number is None else f"{number:.2f}" for number in numbers)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Equation 1's infimum for a part at α: the least mean over the procedures, from scratch (1) included.
+    """The infimum of Martic2018, eq. 1 for a part at α: the least mean over the procedures, from scratch (1) included.
 
     `procedure` is the strongest one, "T" where nothing was faster than training from scratch; `censored` of its `runs`
-    never got there. It is an upper bound: a better procedure may exist.
+    never reached the loss. It is an upper bound: a better procedure may exist.
     """
 
     part: str
@@ -99,7 +99,7 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Hardness(Result, kind="hardness"):
-    """How hard each part of a model is to complete: the cells of appendix C's tables."""
+    """How hard each part of a model is to complete: the cells of the tables in Martic2018, appendix C."""
 
     cells: tuple[Cell, ...]
 
@@ -138,7 +138,7 @@ class Hardness(Result, kind="hardness"):
         return found[procedure]
 
     def bound(self, part: str, alpha: float) -> Bound:
-        """The hardness of a part at α by equation 1, and the strongest procedure."""
+        """The hardness of a part at α by Martic2018, eq. 1, and the strongest procedure."""
         best = min(self.of(part, alpha), key=lambda cell: cell.mean.value)
         faster = best.mean.value < 1
         return Bound(
@@ -162,7 +162,7 @@ class Hardness(Result, kind="hardness"):
         ]
 
     def table(self) -> Table:
-        """Appendix C's table, the highest α first, with the interval of the mean and how many runs never got there."""
+        """The table of Martic2018, appendix C, the highest α first, with intervals and the runs that failed."""
         from rich.box import SIMPLE_HEAD
         from rich.table import Table
 
@@ -185,24 +185,24 @@ class Hardness(Result, kind="hardness"):
         return table
 
     def draw(self) -> Figure:
-        """Bars per part, coloured by α, a panel per procedure, as in figures 2 to 6."""
-        from modelkeep.completion.bars import bars
+        """Bars per part, coloured by α, a panel per procedure, as in Martic2018, figures 2 to 6."""
+        from modelkeep.completion.bars import draw_bars
 
-        return bars(self)
+        return draw_bars(self)
 
 
-def hardness(retrainings: Sequence[Retraining], *, alphas: Sequence[float] = ALPHAS, seed: int = 0) -> Hardness:
-    """MC-hardness of what was retrained. `seed` is for the bootstrap intervals over the seeds of the retrainings.
+def measure_hardness(retrainings: Sequence[Retraining], *, alphas: Sequence[float] = ALPHAS, seed: int = 0) -> Hardness:
+    """The MC-hardness of what was retrained. `seed` is for the bootstrap intervals over the seeds of the retrainings.
 
     >>> original, again = Curve((0, 10, 20), (1.0, 0.5, 0.0)), Curve((0, 10, 20), (0.9, 0.0, 0.0))
-    >>> found = hardness([Retraining("conv1", "T1", 0, original, again)])
+    >>> found = measure_hardness([Retraining("conv1", "T1", 0, original, again)])
     >>> found.bound("conv1", 1.0).hardness.value
     0.5
     """
     if not retrainings:
-        raise bad_parameter("hardness", "retrainings", "at least one retraining", retrainings)
+        raise bad_parameter("measure_hardness", "retrainings", "at least one retraining", retrainings)
     if not alphas:
-        raise bad_parameter("hardness", "alphas", "at least one share above 0 and at most 1", alphas)
+        raise bad_parameter("measure_hardness", "alphas", "at least one share above 0 and at most 1", alphas)
     groups: dict[tuple[str, str], list[Retraining]] = {}
     for each in retrainings:
         groups.setdefault((each.part, each.procedure), []).append(each)
@@ -233,7 +233,7 @@ def _cell(group: list[Retraining], alpha: float, seed: int) -> Cell:
 
 
 def _over_settings(group: list[Retraining], values: list[float]) -> tuple[float, ...]:
-    """The mean over the settings for each seed: figure 4 averages 44 games "for each of 10 seeds"."""
+    """The mean over the settings for each seed: Martic2018, figure 4 averages 44 games "for each of 10 seeds"."""
     by_seed: dict[int, dict[str, float]] = {}
     for each, value in zip(group, values, strict=True):
         settings = by_seed.setdefault(each.seed, {})
@@ -249,6 +249,6 @@ def _over_settings(group: list[Retraining], values: list[float]) -> tuple[float,
 
 
 def _seconds(cost: float, seconds_per_step: Sequence[float | None]) -> float | None:
-    """What so many steps take, by the runs that were timed."""
+    """The time of `cost` steps, by the runs that were timed."""
     known = [seconds for seconds in seconds_per_step if seconds is not None]
     return cost * float(np.mean(known)) if known else None

@@ -1,4 +1,4 @@
-"""Initialise: draw the missing parameters anew, by each layer's own rule or by one of retraining procedure T4."""
+"""Initialisation: draw the missing parameters anew, by each layer's own rule or by a scheme of procedure T4."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Scheme = Literal["own", "glorot uniform", "glorot normal", "msra", "caffe", "ort
 _DRAW: dict[Scheme, Callable[[torch.Tensor], Any]] = {
     "glorot uniform": init.xavier_uniform_,
     "glorot normal": init.xavier_normal_,
-    "msra": partial(init.kaiming_normal_, nonlinearity="relu"),  # N(0, 2 / fan_in), He et al. (2015b)
+    "msra": partial(init.kaiming_normal_, nonlinearity="relu"),  # N(0, 2 / fan_in): He2015, eq. 10
     "caffe": partial(init.kaiming_uniform_, nonlinearity="linear"),  # U(±√(3 / fan_in)), Caffe's "xavier" filler
     "orthogonal": init.orthogonal_,
 }
@@ -31,11 +31,11 @@ SCHEMES = tuple(_DRAW)
 
 
 def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -> None:
-    """Put θ_0² in the place of θ_N²: the missing part begins anew, and everything else stays as it is, to the bit.
+    """Put θ_0² in the place of θ_N²: draw the missing part anew, and keep everything else to the bit.
 
     `scheme` is for weights, that is for parameters of two dimensions and more. Biases, normalisations and their
-    statistics begin as their own module's `reset_parameters` has it, and so does everything under "own". Nothing of
-    what was missing has an influence on what is drawn.
+    statistics are reset by their own module's `reset_parameters`, and so is everything under "own". The missing
+    values have no influence on what is drawn.
     """
     if scheme != "own" and scheme not in _DRAW:
         raise bad_parameter("reset", "scheme", f"'own' or one of {', '.join(map(repr, _DRAW))}", scheme)
@@ -44,7 +44,7 @@ def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -
     for name in missing:
         tensors[name].fill_(nan)  # so that a parameter which nothing draws is found
     # Each part has draws of its own, or a layer would begin as in the original training of the same seed.
-    with drawing_from(derive_seed(seed, f"reset {part.name}"), next(iter(tensors.values())).device):
+    with seeded_draws(derive_seed(seed, f"reset {part.name}"), next(iter(tensors.values())).device):
         # Children first, as constructors have it: some parents draw their children's parameters once more.
         for name, layer in reversed(list(module.named_modules())):
             own = {f"{name}.{found}".lstrip(".") for found, _ in layer.named_parameters(recurse=False)}
@@ -63,14 +63,14 @@ def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -
     if unknown := [name for name in missing if tensors[name].isnan().any()]:
         load_into(module, kept)
         raise InputError(
-            f"Nobody says how '{unknown[0]}' begins. Give its module a method reset_parameters that draws it, "
+            f"No module says how '{unknown[0]}' is drawn. Give its module a method reset_parameters that draws it, "
             "or leave it out of the part."
         )
 
 
 @contextmanager
-def drawing_from(seed: int, device: torch.device) -> Iterator[None]:
-    """What is drawn from torch's global generators is drawn from `seed`; afterwards they are as they were."""
+def seeded_draws(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generators for the block, and restore them after it."""
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):
         # Not torch.manual_seed, which would also seed devices that are not restored.

@@ -1,8 +1,9 @@
 """Modulation: search for a model of equal accuracy that is harder, or easier, to complete at a given cut.
 
-Equation 1 can be evaluated automatically, so it can be combined with a search over architectures (section 6). The best
-of many by a few seeds is mostly the luckiest one, so the best few run again with more seeds, and one of them is chosen.
-What counts is its comparison with the baseline on seeds that neither the search nor the choice has seen.
+Hardness (Martic2018, eq. 1) can be evaluated automatically, so it can be combined with a search over architectures
+(Martic2018, section 6). The best of many by a few seeds is mostly the luckiest one, so the best few run again with more
+seeds, and one of them is chosen. What counts is its comparison with the baseline on seeds that neither the search nor
+the choice has seen.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from modelkeep.training.batches import derive_seed
 if TYPE_CHECKING:
     from optuna.study import Study as Search
 
-Settings = Mapping[str, Any]
+Configuration = Mapping[str, Any]
+"""A value for each setting of the space."""
 Space = Mapping[str, Sequence[Any]]
 """The values that each setting may take: text, numbers, True, False."""
 Direction = Literal["harder", "easier"]
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """One model, trained and completed with one seed: C'/C by procedure, and the accuracy of the original."""
 
     ratios: dict[str, float]
@@ -35,8 +37,8 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Settings and how they do: the hardness under the `strongest` procedure (equation 1), and the accuracy."""
+class Performance:
+    """How a configuration performs: its hardness under the `strongest` procedure, and its accuracy."""
 
     settings: dict[str, Any]
     strongest: str
@@ -44,7 +46,7 @@ class Standing:
     accuracy: Estimate
 
     @classmethod
-    def of(cls, settings: Settings, found: Sequence[Measured], seed: int) -> Standing:
+    def of(cls, settings: Configuration, found: Sequence[Measurement], seed: int) -> Performance:
         """From one measurement per seed: the infimum over procedures of the mean over seeds."""
         strongest = min(found[0].ratios, key=lambda name: sum(one.ratios[name] for one in found))
         hardness = Estimate.bootstrap([one.ratios[strongest] for one in found], seed)
@@ -62,8 +64,8 @@ class Modulation(Result, kind="modulation"):
 
     direction: Direction
     tolerance: float
-    baseline: Standing
-    found: Standing
+    baseline: Performance
+    found: Performance
     difference: Estimate
     searched: tuple[tuple[dict[str, Any], float, float], ...]
     finalists: tuple[tuple[dict[str, Any], float, float], ...]
@@ -86,9 +88,9 @@ class Modulation(Result, kind="modulation"):
         changed = {k: v for k, v in self.found.settings.items() if v != self.baseline.settings[k]}
         verdict = {True: "yes", False: "no", None: "inconclusive"}[self.holds]
         rows = [(f"{self.direction} to complete, on seeds not searched", verdict)]
-        for name, standing in (("baseline", self.baseline), ("found", self.found)):
-            rows.append((f"{name}: hardness", f"{standing.hardness} under {standing.strongest}"))
-            rows.append((f"{name}: accuracy", str(standing.accuracy)))
+        for name, performance in (("baseline", self.baseline), ("found", self.found)):
+            rows.append((f"{name}: hardness", f"{performance.hardness} under {performance.strongest}"))
+            rows.append((f"{name}: accuracy", str(performance.accuracy)))
         rows.append(("difference in hardness", str(self.difference)))
         rows.append(("changed", ", ".join(f"{k}={v}" for k, v in changed.items()) or "nothing"))
         return [*rows, ("trials", f"{len(self.searched)}, of which {len(self.finalists)} ran again")]
@@ -96,9 +98,9 @@ class Modulation(Result, kind="modulation"):
 
 def modulate(
     space: Space,
-    measure: Callable[[Settings, int], Measured],
+    measure: Callable[[Configuration, int], Measurement],
     *,
-    baseline: Settings,
+    baseline: Configuration,
     direction: Direction,
     trials: int,
     finalists: int,
@@ -109,12 +111,12 @@ def modulate(
     seed: int,
     storage: str | Path | None = None,
 ) -> Modulation:
-    """Search `space` with so many trials, then compare what was found with the `baseline` on `held_out_seeds`.
+    """Search `space` with this number of trials, then compare what was found with the `baseline` on `held_out_seeds`.
 
     `measure(settings, seed)` trains a model and completes it. What is less accurate than the baseline on the same seeds
     is worth less than anything that is not, in the search and among the `finalists`, which also run with the
     `final_seeds`; on held-out seeds it may be less accurate by the `tolerance`. With a `storage` file a stopped or
-    killed search goes on where it was, with the settings that it would have tried: the sampler's seed depends only on
+    killed search resumes where it was, with the settings that it would have tried: the sampler's seed depends only on
     how many trials are done.
     """
     _require_fit(space, baseline, direction, trials, finalists, search_seeds, final_seeds, held_out_seeds)
@@ -132,10 +134,10 @@ def modulate(
         )
         pairs = []
         for one in held_out_seeds:
-            pairs.append([_once(search, settings, measure, one) for settings in (baseline, best.settings)])
+            pairs.append([_measure_once(search, settings, measure, one) for settings in (baseline, best.settings)])
             task.advance()
-        before = Standing.of(baseline, [pair[0] for pair in pairs], seed)
-        after = Standing.of(best.settings, [pair[1] for pair in pairs], seed)
+        before = Performance.of(baseline, [pair[0] for pair in pairs], seed)
+        after = Performance.of(best.settings, [pair[1] for pair in pairs], seed)
         differences = [b.ratios[after.strongest] - a.ratios[before.strongest] for a, b in pairs]
         return Modulation(
             provenance=provenance(),
@@ -155,8 +157,8 @@ def modulate(
 def _try(
     search: Search,
     space: Space,
-    baseline: Settings,
-    measure: Callable[[Settings, int], Measured],
+    baseline: Configuration,
+    measure: Callable[[Configuration, int], Measurement],
     seeds: Sequence[int],
     direction: Direction,
     seed: int,
@@ -170,55 +172,57 @@ def _try(
         search.enqueue_trial(dict(baseline))
     trial = search.ask()
     settings = {name: trial.suggest_categorical(name, list(values)) for name, values in space.items()}
-    standing = Standing.of(settings, [_once(search, settings, measure, one) for one in seeds], seed)
-    trial.set_user_attr("hardness", standing.hardness.value)
-    trial.set_user_attr("accuracy", standing.accuracy.value)
-    floor = complete[0].user_attrs["accuracy"] if complete else standing.accuracy.value
-    search.tell(trial, _worth(standing, floor, direction))
+    performance = Performance.of(settings, [_measure_once(search, settings, measure, one) for one in seeds], seed)
+    trial.set_user_attr("hardness", performance.hardness.value)
+    trial.set_user_attr("accuracy", performance.accuracy.value)
+    floor = complete[0].user_attrs["accuracy"] if complete else performance.accuracy.value
+    search.tell(trial, _worth(performance, floor, direction))
 
 
-def _worth(standing: Standing, floor: float, direction: Direction) -> float:
-    """What is made large (harder) or small (easier): the hardness, or what no hardness is, which lies in [0, 1]."""
-    lacking = floor - standing.accuracy.value
+def _worth(performance: Performance, floor: float, direction: Direction) -> float:
+    """What the search maximises (harder) or minimises (easier): the hardness, or a value outside [0, 1]."""
+    lacking = floor - performance.accuracy.value
     if lacking > 0:
         return -lacking if direction == "harder" else 1 + lacking
-    return standing.hardness.value
+    return performance.hardness.value
 
 
 def _finals(
     search: Search,
-    measure: Callable[[Settings, int], Measured],
-    baseline: Settings,
+    measure: Callable[[Configuration, int], Measurement],
+    baseline: Configuration,
     finalists: int,
     seeds: Sequence[int],
     direction: Direction,
     seed: int,
     task: progress.Task,
-) -> list[Standing]:
+) -> list[Performance]:
     """The best few of the search on more seeds, the best of them first."""
     sign = 1 if direction == "easier" else -1
     ranked = sorted(_complete(search), key=lambda trial: sign * trial.value)
     distinct = {_key(trial.params): trial.params for trial in ranked}  # the sampler may try the same again
 
-    def standing(settings: Settings) -> Standing:
-        return Standing.of(settings, [_once(search, settings, measure, one) for one in seeds], seed)
+    def performance(settings: Configuration) -> Performance:
+        return Performance.of(settings, [_measure_once(search, settings, measure, one) for one in seeds], seed)
 
-    floor, found = standing(baseline).accuracy.value, []
+    floor, found = performance(baseline).accuracy.value, []
     for settings in list(distinct.values())[:finalists]:
-        found.append(standing(settings))
+        found.append(performance(settings))
         task.advance()
     return sorted(found, key=lambda one: sign * _worth(one, floor, direction))
 
 
-def _once(search: Search, settings: Settings, measure: Callable[[Settings, int], Measured], seed: int) -> Measured:
+def _measure_once(
+    search: Search, settings: Configuration, measure: Callable[[Configuration, int], Measurement], seed: int
+) -> Measurement:
     """A measurement, kept so that it is not made twice."""
     key = f"{_key(settings)} with seed {seed}"
     if key not in search.user_attrs:
         search.set_user_attr(key, asdict(measure(settings, seed)))
-    return Measured(**search.user_attrs[key])
+    return Measurement(**search.user_attrs[key])
 
 
-def _key(settings: Settings) -> str:
+def _key(settings: Configuration) -> str:
     return str(sorted(settings.items()))
 
 
@@ -254,7 +258,7 @@ def _search(direction: Direction, storage: Path | None, identity: dict[str, Any]
 
 def _require_fit(
     space: Space,
-    baseline: Settings,
+    baseline: Configuration,
     direction: str,
     trials: int,
     finalists: int,

@@ -19,11 +19,11 @@ _NORMS = (_NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 
 @dataclass(frozen=True)
 class Part:
-    """θ² of section 3.1: what the attacker does not have. Everything else, θ¹, is kept.
+    """θ² of Martic2018, section 3.1: what the attacker does not have. Everything else, θ¹, is kept.
 
     `layers` names modules or parameters of the network, and `("",)` the whole of it; what stands in `without` is kept
-    all the same, as the skip connection of the paper's "S4 B1 −W". With a `share` below 1 only so many elements of
-    each parameter are missing, the ones that `seed` chooses ("horizontal" completion), and no buffers.
+    all the same, as the skip connection of the paper's "S4 B1 −W". With a `share` below 1 only that share of each
+    parameter's elements is missing, chosen by `seed` ("horizontal" completion), and no buffers.
 
     >>> network = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> Part("Linear 2", ("2",)).count(network), Part("half", ("",), share=0.5).count(network)
@@ -67,7 +67,7 @@ class Part:
         return {name: self._chosen(name, parameter) for name, parameter in self.parameters(module).items()}
 
     def count(self, module: nn.Module) -> int:
-        """How many numbers are missing, as in the tables of appendix B."""
+        """How many numbers are missing, as in the tables of Martic2018, appendix B."""
         return sum(round(self.share * parameter.numel()) for parameter in self.parameters(module).values())
 
     def _chosen(self, name: str, parameter: nn.Parameter) -> torch.Tensor:
@@ -79,7 +79,7 @@ class Part:
         return chosen.view(parameter.shape).to(parameter.device)
 
     def trainable(self, module: nn.Module) -> tuple[str, ...]:
-        """The names that make a recipe train the part and nothing else, for parts of whole parameters.
+        """The names that make a recipe train only the part, for parts of whole parameters.
 
         Modules where they are missing as a whole, so that batch norm there learns its statistics too; else parameters.
         """

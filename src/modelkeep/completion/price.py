@@ -1,4 +1,4 @@
-"""Price: what the hours of a machine cost, and so what a completion costs."""
+"""Price: what an hour of a machine costs, and so what a completion costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Price:
             raise bad_parameter("Price", "per_hour", "a number of at least 0", self.per_hour)
 
     def of(self, seconds: float) -> str:
-        """What so many seconds cost: two decimals, or two digits of what is less than 1."""
+        """The cost of these seconds: with two decimals, or two digits where it is below 1."""
         amount = seconds / 3600 * self.per_hour
         decimals = 2 if amount >= 1 or amount == 0 else 1 - floor(log10(amount))
         return f"{self.currency}\N{NO-BREAK SPACE}{amount:,.{decimals}f}"

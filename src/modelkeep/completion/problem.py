@@ -1,4 +1,4 @@
-"""Problem: a trained model of which a part is missing, and what there is to get it back with (section 3.1)."""
+"""Problem: a trained model of which a part is missing, and what is there to restore it (Martic2018, section 3.1)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Problem:
     recipe: Recipe
     recording: Recording | None = None
 
-    def broken(self, seed: int, scheme: Scheme = "own") -> Model:
-        """θ'_0 of section 3.2: a copy of the model with the missing part drawn anew."""
+    def initial_model(self, seed: int, scheme: Scheme = "own") -> Model:
+        """θ'_0 of Martic2018, section 3.2: a copy of the model whose missing part is drawn anew."""
         copy = Model.from_card(deepcopy(self.model.module), self.model.card, self.model.device)
         reset(copy.module, self.part, scheme=scheme, seed=seed)
         return copy

@@ -1,7 +1,7 @@
 """Recording: what a party that holds all but the missing piece sees cross the two cuts around it.
 
-In governed split training (section 1 of the paper) activations cross forward and gradients backward. An honest party
-that is merely curious can always write them down; nobody's consent is needed for that, and nothing shows it.
+In governed split training (Martic2018, section 1) activations cross forward and gradients backward. An honest but
+curious party can always write them down: that needs no consent, and leaves no trace.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDING = Wording("recording", "record", "Nothing was recorded. Make room or giv
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
+class RecordedPass:
     """What crossed in one pass of the examples `rows` of the data. What did not cross is an empty tuple.
 
     A cut may be several tensors wide (skip connections); a gradient is None where its tensor has none.
@@ -63,7 +63,7 @@ class Recording:
     end: Place | None
     training: bool
     data: str
-    passes: tuple[Passed, ...]
+    passes: tuple[RecordedPass, ...]
 
     def __post_init__(self) -> None:
         if not self.passes:
@@ -110,7 +110,7 @@ class Recording:
                 kind: tuple(found.tensors.get(f"{i}/{kind}/{j}") for j in range(width))
                 for kind, width in zip(KINDS, widths, strict=True)
             }
-            passes.append(Passed(found.tensors[f"{i}/rows"], **crossed))  # type: ignore[arg-type]
+            passes.append(RecordedPass(found.tensors[f"{i}/rows"], **crossed))  # type: ignore[arg-type]
         start, end = (
             None if place is None else Place(*place) for place in (found.values["start"], found.values["end"])
         )
@@ -171,7 +171,7 @@ def _pass(
     y: torch.Tensor,
     rows: torch.Tensor,
     training: bool,
-) -> Passed:
+) -> RecordedPass:
     """One pass forward and, in training, backward; at each cut a new leaf, as at each party."""
     with torch.no_grad():
         entered = _run(before, (x,), training)
@@ -181,15 +181,15 @@ def _pass(
         left = piece(entered, training=training)
         if training and not after:
             cross_entropy(left[0], y).backward()  # type: ignore[no-untyped-call]
-            return Passed(rows, _kept(entered), input_gradients=_slopes(entered))
+            return RecordedPass(rows, _kept(entered), input_gradients=_slopes(entered))
         if not training:
-            return Passed(rows, _kept(entered), _kept(left))
+            return RecordedPass(rows, _kept(entered), _kept(left))
         crossed = _leaves(left)
         cross_entropy(_run(after, crossed, training)[0], y).backward()  # type: ignore[no-untyped-call]
         if before:
             pairs = [(tensor, leaf.grad) for tensor, leaf in zip(left, crossed, strict=True) if leaf.grad is not None]
             torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
-    return Passed(rows, _kept(entered), _kept(crossed), _slopes(crossed), _slopes(entered) if before else ())
+    return RecordedPass(rows, _kept(entered), _kept(crossed), _slopes(crossed), _slopes(entered) if before else ())
 
 
 def _run(pieces: Sequence[Piece], values: tuple[torch.Tensor, ...], training: bool) -> tuple[torch.Tensor, ...]:

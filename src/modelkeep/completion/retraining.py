@@ -1,4 +1,4 @@
-"""Retraining: a training whose error rate is measured on the grid of steps that equation 1 needs."""
+"""Retraining: a training whose error rate is measured on the grid of steps that Martic2018, eq. 1 needs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WHOLE = Part("the whole network", ("",))
 
 
 @dataclass(frozen=True, eq=False)
-class Retrained:
-    """What a (re)training gives: the losses on its way, and the model at its end."""
+class RetrainedModel:
+    """The result of a training or retraining: its loss curve and the trained model."""
 
     curve: Curve
     model: Model
 
 
-def curve_of(
+def train_and_measure(
     model: Model,
     data: Data,
     held_out: Data,
@@ -40,8 +40,8 @@ def curve_of(
 ) -> Curve:
     """Train `model` in place, as `fit` does; its error rate on `held_out` at 0 and at each `recipe.evaluate_every`.
 
-    Called again with a `checkpoint` and the model as it was at the start, it goes on to the same curve. A training
-    that diverges gives no right answer from then on: its error rate is 1.
+    Called again with a `checkpoint` and the model as it was at the start, it resumes and ends with the same curve. A
+    training that diverges gives no right answer from then on: its error rate is 1.
     """
     if recipe.steps is None or recipe.evaluate_every is None:
         raise InputError(
@@ -62,17 +62,17 @@ def curve_of(
     return Curve(tuple(losses), tuple(losses.values()))
 
 
-def original(
+def train_from_scratch(
     model: Model, data: Data, held_out: Data, recipe: Recipe, *, seed: int, checkpoint: Path | None = None
-) -> Retrained:
+) -> RetrainedModel:
     """T: the training of such a model from scratch. `model` gives the architecture only, and is not changed."""
     fresh = Model.from_card(deepcopy(model.module), model.card, model.device)
     reset(fresh.module, WHOLE, seed=seed)
-    return Retrained(curve_of(fresh, data, held_out, recipe, seed=seed, checkpoint=checkpoint), fresh)
+    return RetrainedModel(train_and_measure(fresh, data, held_out, recipe, seed=seed, checkpoint=checkpoint), fresh)
 
 
 def _require_start(model: Model, path: Path) -> None:
-    """Only the model at the start has the loss of step 0; `fit` would also go on with the one that was reached."""
+    """Only the model at the start has the loss of step 0; `fit` would also resume from the model that was reached."""
     payload = checkpoints.read(path)
     if payload is None:
         return

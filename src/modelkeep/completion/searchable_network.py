@@ -1,4 +1,4 @@
-"""A small network with many choices, cut in the middle: what a search for hard or easy completion searches in."""
+"""A small network with many choices, cut in the middle: the space in which modulation searches."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from modelkeep.zoo.architectures.layers import Layers, check
 Normalisation = Literal["none", "batch", "group"]
 
 
-class Block(nn.Module):
-    """A convolution with its normalisation and ReLU; with a `skip`, its result is added to what came in."""
+class _ConvBlock(nn.Module):
+    """A convolution with its normalisation and ReLU; with a `skip`, its result is added to its input."""
 
     def __init__(self, width: int, kernel: int, normalisation: Normalisation, skip: bool) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Block(nn.Module):
         return x + made if self.skip else made
 
 
-def searchable(
+def searchable_network(
     input_shape: Sequence[int],
     classes: int,
     *,
@@ -49,25 +49,25 @@ def searchable(
     blocks, a pooling to 4×4, a layer of `hidden` neurons (0: none) and the logits. So `before` and `after` say on
     which side of the cut the capacity sits.
 
-    >>> [name for name, _ in searchable((1, 28, 28), 10).named_children()]
+    >>> [name for name, _ in searchable_network((1, 28, 28), 10).named_children()]
     ['lower', 'upper']
     """
-    check("searchable", input_shape, classes)
+    check("searchable_network", input_shape, classes)
     for name, value, least in (("width", width, 1), ("before", before, 0), ("after", after, 0), ("hidden", hidden, 0)):
         if value < least:
-            raise bad_parameter("searchable", name, f"at least {least}", value)
+            raise bad_parameter("searchable_network", name, f"at least {least}", value)
     if kernel % 2 == 0:
-        raise bad_parameter("searchable", "kernel", "an odd number", kernel)
+        raise bad_parameter("searchable_network", "kernel", "an odd number", kernel)
     lower = Layers(
         conv=nn.Conv2d(input_shape[0], width, kernel, stride, padding=kernel // 2),
         norm=_norm(normalisation, width),
         relu=nn.ReLU(),
     )
     for i in range(1, before + 1):
-        lower[f"block{i}"] = Block(width, kernel, normalisation, skips)
+        lower[f"block{i}"] = _ConvBlock(width, kernel, normalisation, skips)
     upper = Layers()
     for i in range(1, after + 1):
-        upper[f"block{i}"] = Block(width, kernel, normalisation, skips)
+        upper[f"block{i}"] = _ConvBlock(width, kernel, normalisation, skips)
     upper |= Layers(pool=nn.AdaptiveAvgPool2d(4), flatten=nn.Flatten(), dropout=nn.Dropout(dropout))
     flat = 16 * width
     if hidden:
@@ -84,4 +84,4 @@ def _norm(normalisation: Normalisation, width: int) -> nn.Module:
         return nn.GroupNorm(1, width)
     if normalisation == "none":
         return nn.Identity()
-    raise bad_parameter("searchable", "normalisation", "'none', 'batch' or 'group'", normalisation)
+    raise bad_parameter("searchable_network", "normalisation", "'none', 'batch' or 'group'", normalisation)

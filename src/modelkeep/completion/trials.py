@@ -14,8 +14,8 @@ from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Retraining
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures import PROCEDURES
-from modelkeep.completion.retraining import WHOLE, Retrained, curve_of, original
+from modelkeep.completion.procedures import read_procedure
+from modelkeep.completion.retraining import WHOLE, RetrainedModel, train_and_measure, train_from_scratch
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.files import replace_file
@@ -42,7 +42,9 @@ def complete(*, part: dict[str, Any], procedure: str, setting: dict[str, Any], s
     first = _original_once(problem, setting, seed)
     try:
         again = _timed(
-            lambda path: PROCEDURES[procedure](problem, seed=seed, checkpoint=path), problem, workdir() / "checkpoint"
+            lambda path: read_procedure(procedure)(problem, seed=seed, checkpoint=path),
+            problem,
+            workdir() / "checkpoint",
         )
     except InputError as error:
         return {"refused": str(error)}
@@ -104,7 +106,7 @@ def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> d
         kept = folder / "curve.json"
         if not kept.exists():
             found = _timed(
-                lambda path: original(model, data, held_out, recipe, seed=seed, checkpoint=path),
+                lambda path: train_from_scratch(model, data, held_out, recipe, seed=seed, checkpoint=path),
                 Problem(model, WHOLE, data, held_out, recipe),
                 folder / "checkpoint",
             )
@@ -114,12 +116,13 @@ def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> d
         return value
 
 
-def _timed(train: Callable[[Path], Retrained], problem: Problem, checkpoint: Path) -> dict[str, Any]:
+def _timed(train: Callable[[Path], RetrainedModel], problem: Problem, checkpoint: Path) -> dict[str, Any]:
     """The curve of a training, and its seconds per step without the evaluations; None where it went on from before."""
     went_on = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     recipe = problem.recipe
     # One step that does not count: torch loads much of itself with the first optimizer and the first pass.
-    curve_of(problem.broken(0), problem.data, problem.held_out, replace(recipe, steps=1, evaluate_every=1), seed=0)
+    once = replace(recipe, steps=1, evaluate_every=1)
+    train_and_measure(problem.initial_model(0), problem.data, problem.held_out, once, seed=0)
     begun = perf_counter()
     evaluate(problem.model, problem.held_out, 4 * recipe.batch_size)
     evaluated = perf_counter()

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from completion.solved import BOTH, problem, same_answers_by_other_weights, same_weights, with_other_weights
-from modelkeep.completion.procedures.distillation import Distilled
-from modelkeep.completion.retraining import curve_of
+from modelkeep.completion.procedures.distillation import Distillation
+from modelkeep.completion.retraining import train_and_measure
 from modelkeep.core.errors import InputError
 from modelkeep.harden.distillation import distil
 
@@ -18,7 +18,7 @@ from modelkeep.harden.distillation import distil
 def test_it_completes_on_the_grid_and_leaves_the_model_alone() -> None:
     given = problem()
     before = given.model.fingerprint()
-    found = Distilled()(given, seed=1)
+    found = Distillation()(given, seed=1)
     assert found.curve.steps == tuple(range(0, 45, 5))
     assert found.curve.best < found.curve.losses[0] - 0.2
     assert given.model.fingerprint() == before
@@ -27,15 +27,15 @@ def test_it_completes_on_the_grid_and_leaves_the_model_alone() -> None:
 def test_labels_are_not_needed() -> None:
     given = problem()
     shuffled = replace(given.data, y=given.data.y.flip(0))
-    found, other = Distilled()(given, seed=1), Distilled()(replace(given, data=shuffled), seed=1)
+    found, other = Distillation()(given, seed=1), Distillation()(replace(given, data=shuffled), seed=1)
     assert found.curve == other.curve
 
 
 def test_only_the_answers_count() -> None:
     """Other weights of the missing part with the same answers change nothing; other answers do."""
-    found = Distilled()(problem(BOTH), seed=1)
-    again = Distilled()(problem(BOTH, model=same_answers_by_other_weights()), seed=1)
-    other = Distilled()(problem(BOTH, model=with_other_weights("conv2")), seed=1)
+    found = Distillation()(problem(BOTH), seed=1)
+    again = Distillation()(problem(BOTH, model=same_answers_by_other_weights()), seed=1)
+    other = Distillation()(problem(BOTH, model=with_other_weights("conv2")), seed=1)
     assert found.curve == again.curve
     assert same_weights(found.model, again.model)
     assert not same_weights(found.model, other.model)
@@ -44,19 +44,19 @@ def test_only_the_answers_count() -> None:
 def test_the_temperature_is_the_softmaxs() -> None:
     """Against defensive distillation, which has the logits and divides them."""
     given = problem(recipe=replace(problem().recipe, steps=10))
-    model = given.broken(1)
+    model = given.initial_model(1)
     objective = distil(given.model, given.data, temperature=4.0)
-    curve = curve_of(model, given.data, given.held_out, given.recipe, objective=objective, seed=1)
-    found = Distilled(4.0)(given, seed=1)
+    curve = train_and_measure(model, given.data, given.held_out, given.recipe, objective=objective, seed=1)
+    found = Distillation(temperature=4.0)(given, seed=1)
     assert found.curve == curve
     for ours, theirs in zip(found.model.module.parameters(), model.module.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-4)
     with pytest.raises(InputError, match="temperature"):
-        Distilled(0.0)
+        Distillation(temperature=0.0)
 
 
 def test_it_resumes(tmp_path: Path) -> None:
-    found = Distilled()(problem(), seed=1, checkpoint=tmp_path / "run")
-    again = Distilled()(problem(), seed=1, checkpoint=tmp_path / "run")
+    found = Distillation()(problem(), seed=1, checkpoint=tmp_path / "run")
+    again = Distillation()(problem(), seed=1, checkpoint=tmp_path / "run")
     assert found.curve == again.curve
     assert same_weights(found.model, again.model)

@@ -19,9 +19,9 @@ from torch.nn.functional import cross_entropy
 from modelkeep import Data, Model
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.initialisation import Initialised
-from modelkeep.completion.procedures.joint_training import Frozen, Joint
-from modelkeep.completion.procedures.overparametrisation import Overparametrised, fold, overparametrised
+from modelkeep.completion.procedures.initialisation import Initialisation
+from modelkeep.completion.procedures.joint_training import FrozenTraining, JointTraining
+from modelkeep.completion.procedures.overparametrisation import Overparametrisation, fold, overparametrise
 from modelkeep.completion.procedures.procedure import Procedure
 from modelkeep.core.errors import InputError
 from modelkeep.rl.networks import atari_actor_critic
@@ -34,11 +34,11 @@ RECIPE = Recipe(
     steps=6, batch_size=60, evaluate_every=3, optimizer=SGD(momentum=0.9, weight_decay=0.01), learning_rate=0.05
 )
 PROCEDURES: list[Procedure] = [
-    Joint(),
-    Frozen(),
-    Overparametrised(width=2),
-    Overparametrised(width=2, between="relu"),
-    Initialised("msra"),
+    JointTraining(),
+    FrozenTraining(),
+    Overparametrisation(width=2),
+    Overparametrisation(width=2, between="relu"),
+    Initialisation(scheme="msra"),
 ]
 PARTS = {
     "block": Part("block", ("section2.block1",)),
@@ -120,7 +120,7 @@ def test_a_procedure_does_not_look_at_what_is_missing(procedure: Procedure, data
 @pytest.mark.parametrize("share", [0.3, 0.8])
 def test_t1_and_t2_do_not_look_at_missing_elements(share: float, data: Data) -> None:
     model, part = resnet(), Part("share", ("section1", "logits"), share=share)
-    for procedure in (Joint(), Frozen()):
+    for procedure in (JointTraining(), FrozenTraining()):
         given = problem(model, part, data)
         found = procedure(given, seed=1)
         copy = deepcopy(model)
@@ -135,13 +135,13 @@ def test_t1_and_t2_do_not_look_at_missing_elements(share: float, data: Data) -> 
 @pytest.mark.parametrize("optimizer", [SGD(momentum=0.9, weight_decay=0.1), Adam(weight_decay=0.1, decoupled=True)])
 def test_t2_keeps_everything_that_is_not_missing_to_the_bit(part: Part, optimizer: SGD | Adam, data: Data) -> None:
     model = resnet()
-    found = Frozen()(problem(model, part, data, replace(RECIPE, optimizer=optimizer)), seed=1)
+    found = FrozenTraining()(problem(model, part, data, replace(RECIPE, optimizer=optimizer)), seed=1)
     before, after, missing = tensors_of(model.module), tensors_of(found.model.module), part.missing(model.module)
     # An ordinary module again: the same names in the same order, and parameters that can be trained.
     assert list(after) == list(before)
     assert str(found.model.module) == str(model.module)
     assert all(parameter.requires_grad and parameter.is_leaf for parameter in found.model.module.parameters())
-    start = tensors_of(problem(model, part, data).broken(1).module)
+    start = tensors_of(problem(model, part, data).initial_model(1).module)
     for name, tensor in after.items():
         kept = ~missing[name] if name in missing else torch.full_like(tensor, name not in part or part.share < 1) == 1
         assert torch.equal(tensor[kept], before[name][kept]), name
@@ -151,7 +151,7 @@ def test_t2_keeps_everything_that_is_not_missing_to_the_bit(part: Part, optimize
 
 def test_a_norm_within_the_missing_part_learns_its_statistics(data: Data) -> None:
     model = resnet()
-    found = Frozen()(problem(model, PARTS["no skip"], data), seed=1).model.module
+    found = FrozenTraining()(problem(model, PARTS["no skip"], data), seed=1).model.module
     counts = {name: int(buffer) for name, buffer in found.named_buffers() if name.endswith("num_batches_tracked")}
     assert {name for name, count in counts.items() if count == 6} == {
         f"section2.block1.residual.conv{i}.norm.num_batches_tracked" for i in (1, 2)
@@ -164,7 +164,7 @@ def test_t2_is_a_loop_written_by_hand(share: float, data: Data) -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.Tanh(), nn.Linear(12, 10))
     part = Part("first", ("1",), share=share)
     given = problem(with_statistics(module), part, data, replace(RECIPE, batch_size=len(data)))
-    start = given.broken(3).module
+    start = given.initial_model(3).module
     velocity = {name: torch.zeros_like(parameter) for name, parameter in part.parameters(start).items()}
     for _ in range(6):
         start.zero_grad()
@@ -175,7 +175,7 @@ def test_t2_is_a_loop_written_by_hand(share: float, data: Data) -> None:
                 assert parameter.grad is not None
                 velocity[name].mul_(0.9).add_((parameter.grad + 0.01 * parameter) * missing)
                 parameter.sub_(0.05 * velocity[name])
-    found = Frozen()(given, seed=3).model.module
+    found = FrozenTraining()(given, seed=3).model.module
     for name, parameter in start.named_parameters():
         assert torch.allclose(parameter, found.get_parameter(name), atol=1e-6), name
 
@@ -184,7 +184,7 @@ def test_a_share_of_a_recurrent_layer_is_trained_and_used(data: Data) -> None:
     torch.manual_seed(0)
     model, part = with_statistics(Recurrent()), Part("share", ("lstm",), share=0.5)
     recipe = replace(RECIPE, steps=60, evaluate_every=60, optimizer=Adam(), learning_rate=0.02)
-    found = Frozen()(problem(model, part, data, recipe), seed=0)
+    found = FrozenTraining()(problem(model, part, data, recipe), seed=0)
     assert found.curve.losses[-1] < found.curve.losses[0] - 0.1
     for name, missing in part.missing(model.module).items():
         was, now = model.module.get_parameter(name), found.model.module.get_parameter(name)
@@ -201,7 +201,7 @@ def test_a_share_of_a_recurrent_layer_is_trained_and_used(data: Data) -> None:
 
 @pytest.mark.parametrize(
     ("procedure", "part"),
-    [(Frozen(), PARTS["share"]), (Overparametrised(width=2), PARTS["block"])],
+    [(FrozenTraining(), PARTS["share"]), (Overparametrisation(width=2), PARTS["block"])],
     ids=["T2 share", "T3"],
 )
 def test_an_interrupted_procedure_goes_on_to_the_same_end(
@@ -263,7 +263,7 @@ def test_two_linear_layers_fold_into_one_with_the_same_answers(
     network = nn.Sequential(conv, nn.Flatten(), nn.LazyLinear(4, bias=bias), nn.ReLU(), nn.Linear(4, 2)).double()
     x = torch.rand(3, groups * inputs, 7, 6, dtype=torch.float64)
     names = [name for name, _ in network.named_parameters()] if network(x) is not None else []
-    pairs = overparametrised(network, Part("two", ("0", "2")), width=width, seed=0)
+    pairs = overparametrise(network, Part("two", ("0", "2")), width=width, seed=0)
     assert sum(p.numel() for p in network[0].parameters()) >= width * conv.weight.numel()
     wide = network(x)
     fold(network, pairs)
@@ -276,12 +276,12 @@ def test_two_linear_layers_fold_into_one_with_the_same_answers(
 def test_a_pair_begins_with_the_variance_of_the_one_layer(layer: nn.Linear | nn.Conv2d) -> None:
     fan_in = layer.weight[0].numel()
     folded = nn.Sequential(deepcopy(layer))
-    fold(folded, overparametrised(folded, Part("layer", ("0",)), width=4, seed=0))
+    fold(folded, overparametrise(folded, Part("layer", ("0",)), width=4, seed=0))
     weight = folded.get_parameter("0.weight")
     assert weight.var().item() == pytest.approx(1 / (3 * fan_in), rel=0.05)
     # With a ReLU between them the answers have the second moment that those of the layer have.
     wide = nn.Sequential(deepcopy(layer))
-    overparametrised(wide, Part("layer", ("0",)), width=4, between="relu", seed=0)
+    overparametrise(wide, Part("layer", ("0",)), width=4, between="relu", seed=0)
     x = torch.randn(500, *((300,) if isinstance(layer, nn.Linear) else (12, 5, 5)))
     with torch.no_grad():
         assert wide(x).var().item() == pytest.approx(1 / 3, rel=0.1)
@@ -290,10 +290,10 @@ def test_a_pair_begins_with_the_variance_of_the_one_layer(layer: nn.Linear | nn.
 def test_t3_gives_the_old_shape_back_where_it_can(data: Data) -> None:
     model = resnet()
     given = problem(model, PARTS["block"], data)
-    linear = Overparametrised(width=3)(given, seed=0).model
+    linear = Overparametrisation(width=3)(given, seed=0).model
     assert str(linear.module) == str(model.module)
     assert linear.card == model.card
-    relu = Overparametrised(width=3, between="relu")(given, seed=0).model
+    relu = Overparametrisation(width=3, between="relu")(given, seed=0).model
     assert isinstance(relu.module.get_submodule("section2.block1.residual.conv1.conv.1"), nn.ReLU)
     assert relu.card.architecture is None
     for name, parameter in model.module.named_parameters():
@@ -304,14 +304,14 @@ def test_t3_gives_the_old_shape_back_where_it_can(data: Data) -> None:
 def test_t3_replaces_a_layer_wherever_it_stands() -> None:
     shared = nn.Linear(4, 4)
     network = nn.Sequential(shared, nn.ReLU(), shared)
-    overparametrised(network, Part("shared", ("0",)), seed=0)
+    overparametrise(network, Part("shared", ("0",)), seed=0)
     assert network[0] is network[2]
     assert isinstance(network[0], nn.Sequential)
 
 
 def test_t3_takes_layers_that_only_begin_otherwise() -> None:
     network = atari_actor_critic(4)
-    overparametrised(network, Part("two", ("conv1", "linear")), seed=0)
+    overparametrise(network, Part("two", ("conv1", "linear")), seed=0)
     assert isinstance(network.conv1, nn.Sequential)
     assert isinstance(network.linear, nn.Sequential)
     assert network(torch.zeros(1, 4, 84, 84, dtype=torch.uint8))[0].shape == (1, 4)
@@ -319,7 +319,7 @@ def test_t3_takes_layers_that_only_begin_otherwise() -> None:
 
 def test_t3_leaves_the_layer_of_attention_alone() -> None:
     with pytest.raises(InputError, match="nothing to over-parametrise"):
-        overparametrised(nn.MultiheadAttention(4, 2), Part("output", ("out_proj",)), seed=0)
+        overparametrise(nn.MultiheadAttention(4, 2), Part("output", ("out_proj",)), seed=0)
 
 
 @pytest.mark.parametrize(
@@ -329,16 +329,16 @@ def test_t3_leaves_the_layer_of_attention_alone() -> None:
 )
 def test_t3_says_where_there_is_nothing_to_over_parametrise(part: Part, data: Data) -> None:
     with pytest.raises(InputError, match="nothing to over-parametrise"):
-        Overparametrised()(problem(resnet(), part, data), seed=0)
+        Overparametrisation()(problem(resnet(), part, data), seed=0)
 
 
 def test_t4_is_t1_from_other_weights(data: Data) -> None:
     given = problem(resnet(), PARTS["block"], data)
-    procedures: list[Procedure] = [Joint(), Initialised("caffe"), Initialised("orthogonal")]
+    procedures: list[Procedure] = [JointTraining(), Initialisation(scheme="caffe"), Initialisation(scheme="orthogonal")]
     for one, two in pairwise(procedures):
         assert one(given, seed=0).model.fingerprint() != two(given, seed=0).model.fingerprint()
     name = "section2.block1.residual.conv1.conv.weight"
-    weight = given.broken(0, "orthogonal").module.get_parameter(name).flatten(1)
+    weight = given.initial_model(0, "orthogonal").module.get_parameter(name).flatten(1)
     assert torch.allclose(weight @ weight.T, torch.eye(len(weight)), atol=1e-5)
 
 
@@ -346,9 +346,9 @@ def test_names_are_distinct_and_impossible_parameters_are_errors() -> None:
     assert [procedure.name for procedure in PROCEDURES] == ["T1", "T2", "T3 linear 2x", "T3 relu 2x", "T4 msra"]
     assert len({procedure.title for procedure in PROCEDURES}) == 4
     wrong: list[Callable[[], Procedure]] = [
-        lambda: Overparametrised(width=0),
-        lambda: Overparametrised(between="tanh"),  # type: ignore[arg-type]
-        lambda: Initialised("own"),
+        lambda: Overparametrisation(width=0),
+        lambda: Overparametrisation(between="tanh"),  # type: ignore[arg-type]
+        lambda: Initialisation(scheme="own"),
     ]
     for make in wrong:
         with pytest.raises(InputError, match="must be"):

@@ -11,8 +11,8 @@ from torch.nn.functional import mse_loss
 
 from completion.solved import CONV2, problem, same_weights, with_other_weights
 from modelkeep.completion.part import Part
-from modelkeep.completion.procedures.joint_training import Joint
-from modelkeep.completion.procedures.regression import Regressed
+from modelkeep.completion.procedures.joint_training import JointTraining
+from modelkeep.completion.procedures.regression import Regression
 from modelkeep.core.errors import InputError
 from modelkeep.training import Recipe
 
@@ -23,7 +23,7 @@ from modelkeep.training import Recipe
 )
 def test_it_is_faster_than_joint_training(layer: str, training: bool) -> None:
     given = problem(Part(layer, (layer,)), recorded=training)
-    regressed, joint = Regressed()(given, seed=1).curve, Joint()(given, seed=1).curve
+    regressed, joint = Regression()(given, seed=1).curve, JointTraining()(given, seed=1).curve
     assert regressed.steps == joint.steps == tuple(range(0, 45, 5))
     assert regressed.losses[0] == joint.losses[0], "both begin with the same broken model"
     assert sum(regressed.losses) < sum(joint.losses)
@@ -32,17 +32,17 @@ def test_it_is_faster_than_joint_training(layer: str, training: bool) -> None:
 def test_regression_finds_the_layer_itself() -> None:
     """A convolution is linear in its weights, so what crossed determines them, where its inputs are rich enough."""
     given = problem(recorded=True, recipe=Recipe(steps=200, batch_size=32, learning_rate=0.0, evaluate_every=100))
-    after = Regressed(share=0.5, learning_rate=0.02)(given, seed=1)
+    after = Regression(share=0.5, learning_rate=0.02)(given, seed=1)
     truth, got = (model.module.get_parameter("conv2.weight").detach() for model in (given.model, after.model))
-    start = given.broken(1).module.get_parameter("conv2.weight").detach()
+    start = given.initial_model(1).module.get_parameter("conv2.weight").detach()
     assert mse_loss(got, truth) < 0.1 * mse_loss(start, truth)
 
 
 def test_only_the_recording_counts() -> None:
     """With another missing layer in the model, and the same recording, all is the same."""
     given = problem(recorded=True)
-    found = Regressed()(given, seed=1)
-    again = Regressed()(replace(given, model=with_other_weights("conv2")), seed=1)
+    found = Regression()(given, seed=1)
+    again = Regression()(replace(given, model=with_other_weights("conv2")), seed=1)
     assert found.curve == again.curve
     assert same_weights(found.model, again.model)
 
@@ -50,7 +50,7 @@ def test_only_the_recording_counts() -> None:
 def test_a_share_of_a_layer_is_regressed_alone() -> None:
     given = problem(recorded=True)
     half = replace(given, part=replace(CONV2, share=0.5), recipe=replace(given.recipe, learning_rate=0.0))
-    found = Regressed()(half, seed=1)
+    found = Regression()(half, seed=1)
     missing = half.part.missing(given.model.module)["conv2.weight"]
     truth, got = (model.module.get_parameter("conv2.weight") for model in (given.model, found.model))
     assert torch.equal(truth[~missing], got[~missing])
@@ -59,8 +59,8 @@ def test_a_share_of_a_layer_is_regressed_alone() -> None:
 
 def test_it_resumes(tmp_path: Path) -> None:
     given = problem(recorded=True)
-    found = Regressed()(given, seed=1, checkpoint=tmp_path / "run")
-    again = Regressed()(given, seed=1, checkpoint=tmp_path / "run")
+    found = Regression()(given, seed=1, checkpoint=tmp_path / "run")
+    again = Regression()(given, seed=1, checkpoint=tmp_path / "run")
     assert found.curve == again.curve
     assert same_weights(found.model, again.model)
 
@@ -68,12 +68,12 @@ def test_it_resumes(tmp_path: Path) -> None:
 def test_what_cannot_be_regressed_is_refused() -> None:
     given = problem(recorded=True)
     with pytest.raises(InputError, match="learns from a recording"):
-        Regressed()(problem(), seed=1)
+        Regression()(problem(), seed=1)
     with pytest.raises(InputError, match="does not hold the missing"):
-        Regressed()(replace(given, part=Part("Conv 1", ("conv1",))), seed=1)
+        Regression()(replace(given, part=Part("Conv 1", ("conv1",))), seed=1)
     with pytest.raises(InputError, match="other inputs"):
-        Regressed()(replace(given, data=given.data.first(390)), seed=1)
+        Regression()(replace(given, data=given.data.first(390)), seed=1)
     with pytest.raises(InputError, match="no room"):
-        Regressed()(replace(given, recipe=replace(given.recipe, steps=5)), seed=1)
+        Regression()(replace(given, recipe=replace(given.recipe, steps=5)), seed=1)
     with pytest.raises(InputError, match="share"):
-        Regressed(share=1.0)
+        Regression(share=1.0)

@@ -16,8 +16,8 @@ from modelkeep import Data, Model, Result
 from modelkeep.completion.curve import ratio
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.joint_training import Frozen, Joint
-from modelkeep.completion.retraining import original
+from modelkeep.completion.procedures.joint_training import FrozenTraining, JointTraining
+from modelkeep.completion.retraining import train_from_scratch
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError, SliceError
 from modelkeep.core.results import Estimate
@@ -120,10 +120,12 @@ def test_both_pieces_of_a_cut_are_completed_from_what_the_other_party_has() -> N
     place = Place("conv1_pool")
     found = completions(model(), data, [place], Completing(recipe, runs=1, alpha=0.8), seed=0)[place]
     held_out, train = data.split(0.2, 0.8, seed=0)
-    trained = original(model(), train, held_out, recipe, seed=0)
+    trained = train_from_scratch(model(), train, held_out, recipe, seed=0)
     for bound, layers in ((found.first, ("conv1",)), (found.second, ("conv2", "linear1", "logits"))):
         problem = Problem(trained.model, Part(bound.part, layers), train, held_out, recipe)
-        values = [ratio(trained.curve, each(problem, seed=1).curve, 0.8).value for each in (Joint(), Frozen())]
+        values = [
+            ratio(trained.curve, each(problem, seed=1).curve, 0.8).value for each in (JointTraining(), FrozenTraining())
+        ]
         assert bound.hardness.value == min(values)
     assert found.easier.hardness.value == min(found.first.hardness.value, found.second.hardness.value)
 

@@ -12,8 +12,8 @@ from govern.networks import digit_model, pictures
 from govern.parties import Host, found
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.joint_training import Joint
-from modelkeep.completion.procedures.regression import Regressed
+from modelkeep.completion.procedures.joint_training import JointTraining
+from modelkeep.completion.procedures.regression import Regression
 from modelkeep.completion.recording import Recording, record
 from modelkeep.core.errors import GovernError
 from modelkeep.govern.session.party import Party
@@ -60,7 +60,7 @@ def test_what_a_party_records_completes_the_model(tmp_path: Path, hosts: dict[st
     late = Recording(training.start, training.end, True, training.data, training.passes[-5:])
     again = Recipe(steps=60, batch_size=32, optimizer=Adam(), learning_rate=0.003, evaluate_every=10)
     problem = Problem(model, MISSING, split.data, split.data, again, late)
-    regressed, joint = Regressed(share=0.5, learning_rate=0.02)(problem, seed=1), Joint()(problem, seed=1)
+    regressed, joint = Regression(share=0.5, learning_rate=0.02)(problem, seed=1), JointTraining()(problem, seed=1)
     right = (model.predict(split.data.x) == split.data.y).float().mean().item()
     assert 1 - regressed.curve.losses[3] > right - 0.03
     assert regressed.curve.losses[3] < joint.curve.losses[0] - 0.2

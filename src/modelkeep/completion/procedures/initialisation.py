@@ -1,25 +1,21 @@
-"""T4: as T1, but the missing part begins under another initialisation scheme (section 3.3)."""
+"""T4: as T1, but the missing part begins under another initialisation scheme (Martic2018, section 3.3)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from modelkeep.completion.initialisation import SCHEMES, Scheme
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.retraining import Retrained, curve_of
-from modelkeep.core.errors import bad_parameter
+from modelkeep.completion.procedures.procedure import Procedure, RetrainedModel, retrain
+from modelkeep.core.method import declare, setting
 
 
-@dataclass(frozen=True)
-class Initialised:
-    """T4: the missing weights are drawn by `scheme`, and everything is trained."""
+@declare("procedure", "t4", access="weights", paper="Martic2018, section 3.3")
+class Initialisation(Procedure):
+    """T4: draw the missing weights by another scheme, and train everything."""
 
-    scheme: Scheme
-
-    def __post_init__(self) -> None:
-        if self.scheme not in SCHEMES:
-            raise bad_parameter("Initialised", "scheme", f"one of {', '.join(map(repr, SCHEMES))}", self.scheme)
+    scheme: Scheme = setting("How the missing weights are drawn.", choices=SCHEMES)
 
     @property
     def name(self) -> str:
@@ -27,11 +23,14 @@ class Initialised:
         return f"T4 {self.scheme}"
 
     @property
-    def title(self) -> str:
+    def title(self) -> str:  # type: ignore[override]
         """What it does, in a few words."""
         return f"initialised by {self.scheme}"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> Retrained:
-        model = problem.broken(seed, self.scheme)
-        curve = curve_of(model, problem.data, problem.held_out, problem.recipe, seed=seed, checkpoint=checkpoint)
-        return Retrained(curve, model)
+    @classmethod
+    def variants(cls) -> tuple[Self, ...]:
+        """Each scheme."""
+        return tuple(cls(scheme=scheme) for scheme in SCHEMES)
+
+    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+        return retrain(problem, problem.initial_model(seed, self.scheme), seed=seed, checkpoint=checkpoint)

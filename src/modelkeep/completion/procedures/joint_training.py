@@ -1,39 +1,34 @@
-"""T1 and T2: train everything together, or only what is missing (section 3.3)."""
+"""T1 and T2: train everything together, or only what is missing (Martic2018, section 3.3)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures.elements import only_missing
-from modelkeep.completion.retraining import Retrained, curve_of
+from modelkeep.completion.procedures.procedure import Procedure, RetrainedModel, retrain
+from modelkeep.core.method import declare
 
 
-@dataclass(frozen=True)
-class Joint:
-    """T1: the missing part is drawn anew and everything is trained. In the paper it is usually the fastest."""
+@declare("procedure", "t1", access="weights", paper="Martic2018, section 3.3")
+class JointTraining(Procedure):
+    """T1: draw the missing part anew and train everything. In the paper it is usually the fastest."""
 
-    name: ClassVar[str] = "T1"
-    title: ClassVar[str] = "joint"
+    title = "joint"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> Retrained:
-        model = problem.broken(seed)
-        curve = curve_of(model, problem.data, problem.held_out, problem.recipe, seed=seed, checkpoint=checkpoint)
-        return Retrained(curve, model)
+    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+        return retrain(problem, problem.initial_model(seed), seed=seed, checkpoint=checkpoint)
 
 
-@dataclass(frozen=True)
-class Frozen:
-    """T2: the missing part is drawn anew and trained alone; what was kept stays as it is, statistics included."""
+@declare("procedure", "t2", access="weights", paper="Martic2018, section 3.3")
+class FrozenTraining(Procedure):
+    """T2: draw the missing part anew and train it alone; the kept part stays as it is, statistics included."""
 
-    name: ClassVar[str] = "T2"
-    title: ClassVar[str] = "rest frozen"
+    title = "rest frozen"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> Retrained:
-        model = problem.broken(seed)
+    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+        model = problem.initial_model(seed)
         with only_missing(model.module, problem.part) as trainable:
             recipe = replace(problem.recipe, trainable=trainable)
-            curve = curve_of(model, problem.data, problem.held_out, recipe, seed=seed, checkpoint=checkpoint)
-        return Retrained(curve, model)
+            return retrain(problem, model, recipe=recipe, seed=seed, checkpoint=checkpoint)

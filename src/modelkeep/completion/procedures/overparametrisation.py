@@ -1,21 +1,22 @@
-"""T3: two layers in the place of each missing one, wider than it, which are folded back where they are linear."""
+"""T3: two wider layers in the place of each missing one, folded back into one where they are linear."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal, TypeGuard
+from typing import Literal, Self, TypeGuard
 
 import torch
 from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from modelkeep.completion.initialisation import drawing_from
+from modelkeep.completion.initialisation import seeded_draws
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.retraining import Retrained, curve_of
-from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.completion.procedures.procedure import Procedure, RetrainedModel, retrain
+from modelkeep.core.errors import InputError
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.training.batches import derive_seed
 
@@ -23,50 +24,50 @@ Between = Literal["linear", "relu"]
 Layer = nn.Linear | nn.Conv2d
 
 
-@dataclass(frozen=True)
-class Overparametrised:
-    """T3: each missing `nn.Linear` and `nn.Conv2d` becomes two, with `width` times its outputs between them.
+@declare("procedure", "t3", access="weights", paper="Martic2018, section 3.3")
+class Overparametrisation(Procedure):
+    """T3: put two wider layers in the place of each missing nn.Linear and nn.Conv2d, and train everything.
 
-    Everything is trained, as in T1. With nothing `between` the two, the model that comes out has its old shape and the
-    same answers; with a ReLU it stays as it was trained. Other missing layers begin anew, as in T1.
+    With nothing `between` the two, the model that comes out has its old shape and the same answers; with a ReLU it
+    stays as it was trained. Other missing layers begin anew, as in T1.
     """
 
-    width: int = 4
-    between: Between = "linear"
-
-    title: ClassVar[str] = "over-parametrised"
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise bad_parameter("Overparametrised", "width", "at least 1", self.width)
-        if self.between not in ("linear", "relu"):
-            raise bad_parameter("Overparametrised", "between", "'linear' or 'relu'", self.between)
+    width: int = setting(
+        "The outputs between the two layers, as a multiple of the missing layer's.", default=4, at_least=1
+    )
+    between: Between = setting("What stands between the two layers.", default="linear", choices=("linear", "relu"))
+    title = "over-parametrised"
 
     @property
     def name(self) -> str:
         """Such as "T3 linear 4x"."""
         return f"T3 {self.between} {self.width}x"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> Retrained:
-        model = problem.broken(seed)
-        pairs = overparametrised(model.module, problem.part, width=self.width, between=self.between, seed=seed)
-        curve = curve_of(model, problem.data, problem.held_out, problem.recipe, seed=seed, checkpoint=checkpoint)
+    @classmethod
+    def variants(cls) -> tuple[Self, ...]:
+        """Without and with a ReLU."""
+        return cls(), cls(between="relu")
+
+    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+        model = problem.initial_model(seed)
+        pairs = overparametrise(model.module, problem.part, width=self.width, between=self.between, seed=seed)
+        found = retrain(problem, model, seed=seed, checkpoint=checkpoint)
         if self.between == "linear":
             fold(model.module, pairs)
-            return Retrained(curve, model)
-        # It is no longer what its architecture builds.
+            return found
+        # The architecture no longer builds such a network.
         card = replace(model.card, architecture=None, arguments={})
-        return Retrained(curve, Model.from_card(model.module, card, model.device))
+        return RetrainedModel(found.curve, Model.from_card(model.module, card, model.device))
 
 
 Pairs = dict[nn.Module, Layer]
 """Two layers in a row, and the one in whose place they stand."""
 
 
-def overparametrised(module: nn.Module, part: Part, *, width: int = 4, between: Between = "linear", seed: int) -> Pairs:
+def overparametrise(module: nn.Module, part: Part, *, width: int = 4, between: Between = "linear", seed: int) -> Pairs:
     """Put two layers in the place of each one that is missing as a whole, in place; what `fold` needs to undo it.
 
-    The first has He et al.'s variance for what comes after it, the second torch's own: the two together have the
+    The first has the variance of He2015 for what comes after it, the second torch's own: the two together have the
     variance of the one layer, 1 / (3 fan_in) per weight.
     """
     missing = set(part.parameters(module))
@@ -75,7 +76,7 @@ def overparametrised(module: nn.Module, part: Part, *, width: int = 4, between: 
         prefix = f"{name}." if name else ""
         own = {prefix + found for found, _ in layer.named_parameters(recurse=False)}
         if _plain(layer) and own <= missing:
-            with drawing_from(derive_seed(seed, f"pair {name}"), layer.weight.device):
+            with seeded_draws(derive_seed(seed, f"pair {name}"), layer.weight.device):
                 pairs[_pair(layer, width * layer.weight.shape[0], between)] = layer
     if not pairs or part.share < 1 or module in pairs.values():
         raise InputError(
@@ -102,9 +103,9 @@ def fold(module: nn.Module, pairs: Pairs) -> None:
 
 
 def _plain(layer: nn.Module) -> TypeGuard[Layer]:
-    """Whether it is a linear layer or a convolution, or differs from one only in how it begins.
+    """Whether it is a linear layer or a convolution, or differs from one only in how it is initialised.
 
-    Not that of attention, which takes the weight and never calls the layer.
+    Attention's own linear layer is excluded: attention reads its weight and never calls the layer.
     """
     if isinstance(layer, NonDynamicallyQuantizableLinear):
         return False

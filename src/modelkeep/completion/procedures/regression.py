@@ -1,11 +1,10 @@
-"""T6: the attacker was a party to the training, and regresses the missing piece on what crossed its two cuts."""
+"""T6: the attacker took part in the training, and regresses the missing piece on what crossed its two cuts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch.nn.functional import cross_entropy
@@ -13,33 +12,30 @@ from torch.nn.functional import cross_entropy
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures.elements import only_missing
-from modelkeep.completion.recording import Passed, Recording
-from modelkeep.completion.retraining import Retrained, curve_of
-from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.completion.procedures.procedure import Procedure, RetrainedModel
+from modelkeep.completion.recording import RecordedPass, Recording
+from modelkeep.completion.retraining import train_and_measure
+from modelkeep.core.errors import InputError
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.slices.pieces import Piece
 from modelkeep.training import Adam, Step
 
 
-@dataclass(frozen=True)
-class Regressed:
-    """T6: for a `share` of the budget the piece learns to do what was recorded; then all is trained jointly, as in T1.
+@declare("procedure", "t6", access="weights")
+class Regression(Procedure):
+    """T6: let the piece learn what was recorded at its cuts for a share of the budget, then train everything as in T1.
 
-    Every update counts as a step, whichever it is. In the first phase only the missing parameters are trained, by
-    Adam at this `learning_rate`, on one recorded pass after another.
+    Every update of either phase counts as a step. In the first phase Adam trains only the missing parameters, on one
+    recorded pass after another.
     """
 
-    share: float = 0.2
-    learning_rate: float = 0.03
-    name: ClassVar[str] = "T6"
-    title: ClassVar[str] = "regressed on what crossed"
+    share: float = setting("The first phase's share of the budget.", default=0.2, above=0, below=1)
+    learning_rate: float = setting("Adam's learning rate in the first phase.", default=0.03)
+    title = "regressed on what crossed"
 
-    def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise bad_parameter("Regressed", "share", "a share of the budget between 0 and 1", self.share)
-
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> Retrained:
+    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
         recording, recipe, data = problem.recording, problem.recipe, problem.data
         if recording is None:
             raise InputError("T6 learns from a recording. Give the problem one: record(model, part, data, …).")
@@ -48,20 +44,20 @@ class Regressed:
         first = max(1, round(self.share * recipe.steps / recipe.evaluate_every)) * recipe.evaluate_every
         if first >= recipe.steps:
             raise InputError(f"A budget of {recipe.steps} steps, measured every {recipe.evaluate_every}, has no room.")
-        model = problem.broken(seed)
+        model = problem.initial_model(seed)
         with only_missing(model.module, problem.part) as trainable:
             alone = replace(
                 recipe, steps=first, optimizer=Adam(), learning_rate=self.learning_rate, trainable=trainable,
                 augmentation=None, micro_batches=1,
             )  # fmt: skip
-            learning = curve_of(
+            learning = train_and_measure(
                 model, data, problem.held_out, alone, objective=_Crossed.of(recording, model, problem),
                 seed=seed, checkpoint=checkpoint and checkpoint.with_name(f"{checkpoint.name}.regressed"),
             )  # fmt: skip
         rest = replace(recipe, steps=recipe.steps - first)
-        jointly = curve_of(model, data, problem.held_out, rest, seed=seed, checkpoint=checkpoint)
+        jointly = train_and_measure(model, data, problem.held_out, rest, seed=seed, checkpoint=checkpoint)
         steps = (*learning.steps, *(first + step for step in jointly.steps[1:]))
-        return Retrained(Curve(steps, learning.losses + jointly.losses[1:]), model)
+        return RetrainedModel(Curve(steps, learning.losses + jointly.losses[1:]), model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +105,7 @@ class _Crossed:
         return loss
 
     def _back(
-        self, passed: Passed, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], number: int
+        self, passed: RecordedPass, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], number: int
     ) -> Sequence[torch.Tensor | None]:
         """The gradients that this piece gives back: vector–Jacobian products with what came from behind it.
 

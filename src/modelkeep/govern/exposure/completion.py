@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from modelkeep.completion.hardness import Bound, Retraining, hardness
+from modelkeep.completion.hardness import Bound, Retraining, measure_hardness
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.joint_training import Frozen, Joint
-from modelkeep.completion.retraining import Retrained, original
+from modelkeep.completion.procedures.joint_training import FrozenTraining, JointTraining
+from modelkeep.completion.retraining import RetrainedModel, train_from_scratch
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
@@ -79,12 +79,12 @@ def completions(
     found: list[Retraining] = []
     with progress.task("completion", completing.runs * (1 + 4 * len(places))) as task:
         for run in range(seed, seed + completing.runs):
-            trained = original(model, train, held_out, recipe, seed=run)
+            trained = train_from_scratch(model, train, held_out, recipe, seed=run)
             task.advance()
             for part in (part for both in pieces.values() for part in both):
                 found += _retrained(Problem(trained.model, part, train, held_out, recipe), trained, run)
                 task.advance(2, part.name)
-    measured = hardness(found, alphas=(completing.alpha,), seed=seed)
+    measured = measure_hardness(found, alphas=(completing.alpha,), seed=seed)
     return _by_place(pieces, {part: measured.bound(part, completing.alpha) for part in measured.parts})
 
 
@@ -96,10 +96,10 @@ def _pieces(model: Model, place: Place) -> tuple[Part, Part]:
     )
 
 
-def _retrained(problem: Problem, trained: Retrained, run: int) -> list[Retraining]:
+def _retrained(problem: Problem, trained: RetrainedModel, run: int) -> list[Retraining]:
     return [
         Retraining(problem.part.name, each.name, run, trained.curve, each(problem, seed=run + 1).curve)
-        for each in (Joint(), Frozen())
+        for each in (JointTraining(), FrozenTraining())
     ]
 
 

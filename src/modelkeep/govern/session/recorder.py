@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from modelkeep.completion.recording import Passed, Recording, Tensors
+from modelkeep.completion.recording import RecordedPass, Recording, Tensors
 from modelkeep.core.errors import GovernError, bad_parameter
 from modelkeep.govern.ledger.writer import What
 from modelkeep.govern.passes import Pass
@@ -87,9 +87,9 @@ class Recorder:
         kept[key].payloads[what, at == out] = Payload(copied, payload.wants)
 
 
-def _passed(seen: _Seen) -> Passed:
+def _passed(seen: _Seen) -> RecordedPass:
     inputs, outputs = (seen.payloads.get(("activations", side)) for side in (False, True))
-    return Passed(
+    return RecordedPass(
         rows=seen.rows,
         inputs=() if inputs is None else inputs.tensors,
         outputs=() if outputs is None else outputs.tensors,

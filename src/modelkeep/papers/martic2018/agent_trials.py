@@ -137,7 +137,7 @@ def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_re
         keep_replay=keep_replay,
         checkpoint=workdir() / "learning",
     )
-    before, after = agents.curves(first), agents.curves(again)
+    before, after = agents.loss_curves(first), agents.loss_curves(again)
     return {
         "levels": {
             level: {"original": before[level].to_json(), "retrained": after[level].to_json()} for level in before

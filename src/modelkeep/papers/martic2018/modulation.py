@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from modelkeep.completion.curve import ratio
-from modelkeep.completion.modulation import Direction, Measured, Modulation, Settings, modulate
+from modelkeep.completion.modulation import Configuration, Direction, Measurement, Modulation, modulate
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
-from modelkeep.completion.procedures.joint_training import Frozen, Joint
-from modelkeep.completion.retraining import original
-from modelkeep.completion.searchable_network import searchable
+from modelkeep.completion.procedures.joint_training import FrozenTraining, JointTraining
+from modelkeep.completion.retraining import train_from_scratch
+from modelkeep.completion.searchable_network import searchable_network
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare
 from modelkeep.core.model import Model
@@ -114,26 +114,26 @@ def search(*, seed: int, direction: Direction, scale: dict[str, Any]) -> Modulat
     )
 
 
-def measure(settings: Settings, seed: int, scale: Scale) -> Measured:
+def measure(settings: Configuration, seed: int, scale: Scale) -> Measurement:
     """Train such a network, take away its piece before (or after) the cut, and complete it by T1 and by T2."""
     data, held_out = _data(scale.data, scale.examples, scale.held_out)
     recipe = _recipe(settings, scale)
-    trained = original(_model(settings, data), data, held_out, recipe, seed=seed)
+    trained = train_from_scratch(_model(settings, data), data, held_out, recipe, seed=seed)
     if trained.curve.best >= trained.curve.losses[0] or trained.curve.losses[-1] == 1:
-        return Measured({"T1": 1.0, "T2": 1.0}, 0.0)  # it learned nothing, or diverged: no model of equal accuracy
+        return Measurement({"T1": 1.0, "T2": 1.0}, 0.0)  # it learned nothing, or diverged: no model of equal accuracy
     problem = Problem(trained.model, Part(scale.missing, (scale.missing,)), data, held_out, recipe)
     again = derive_seed(seed, "retraining")
     ratios = {
         procedure.name: ratio(trained.curve, procedure(problem, seed=again).curve, scale.alpha).value
-        for procedure in (Joint(), Frozen())
+        for procedure in (JointTraining(), FrozenTraining())
     }
-    return Measured(ratios, 1 - trained.curve.best)
+    return Measurement(ratios, 1 - trained.curve.best)
 
 
-def _model(settings: Settings, data: Data) -> Model:
+def _model(settings: Configuration, data: Data) -> Model:
     """The network of these settings; its weights are drawn when it is trained."""
     with torch.random.fork_rng(devices=[]):
-        module = searchable(
+        module = searchable_network(
             data.input_shape,
             len(data.classes),
             width=settings["width"],
@@ -149,7 +149,7 @@ def _model(settings: Settings, data: Data) -> Model:
     return Model(module, input_shape=data.input_shape, classes=data.classes, device=best_device())
 
 
-def _recipe(settings: Settings, scale: Scale) -> Recipe:
+def _recipe(settings: Configuration, scale: Scale) -> Recipe:
     decay = settings["weight_decay"]
     optimizer = Adam(weight_decay=decay) if settings["optimizer"] == "adam" else SGD(momentum=0.9, weight_decay=decay)
     return Recipe(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelkeep.completion.hardness import Hardness, hardness
+from modelkeep.completion.hardness import Hardness, measure_hardness
 from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018.agent_trials import (
@@ -58,7 +58,7 @@ def experience_trials(size: Size, seed: int) -> Sequence[Trial]:
 def measured(records: Sequence[Record], agent: AgentName) -> Hardness | None:
     """The hardness of an agent's parts, over the games that count; None where nothing is done."""
     found = retrainings(records, agent)
-    return hardness(found, alphas=ALPHAS) if found else None
+    return measure_hardness(found, alphas=ALPHAS) if found else None
 
 
 def rows(records: Sequence[Record], agent: AgentName) -> tuple[Cell, ...]:

@@ -18,7 +18,7 @@ from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures import PROCEDURES
 from modelkeep.completion.recording import record
-from modelkeep.completion.retraining import Retrained, original
+from modelkeep.completion.retraining import RetrainedModel, train_from_scratch
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
 from modelkeep.core.model import Model
@@ -43,7 +43,7 @@ class Owner:
 
     data: Data
     held_out: Data
-    trained: Retrained
+    trained: RetrainedModel
 
 
 @trial("martic2018/classifier-completion", formerly=("modelkeep.completion.studies.supervised:retrain",))
@@ -122,7 +122,7 @@ def _owner(setting_text: str, seed: int, folder: Path) -> Owner:
         for some, count in ((data, setting.examples), (held_out, setting.held_out))
     )
     with shared_folder("original", [setting.to_json(), seed]) as kept:
-        trained = original(
+        trained = train_from_scratch(
             built(setting, data),
             data,
             held_out,
@@ -155,7 +155,7 @@ def _read(name: str, part: Literal["train", "test"]) -> Data:
     return datasets.open(folder, shape=(3, 224, 224))
 
 
-def _evaluations(retrained: Retrained, problem: Problem) -> float:
+def _evaluations(retrained: RetrainedModel, problem: Problem) -> float:
     """The seconds that the evaluations of a run took, by one more: they are no part of its cost."""
     began = perf_counter()
     evaluate(retrained.model, problem.held_out, 4 * problem.recipe.batch_size)

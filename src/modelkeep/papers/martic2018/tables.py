@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from modelkeep.completion.hardness import ALPHAS, Hardness, Retraining, hardness
+from modelkeep.completion.hardness import ALPHAS, Hardness, Retraining, measure_hardness
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018.printed import Table
 from modelkeep.papers.martic2018.settings import SEEDS
@@ -67,7 +67,7 @@ def measured(
     for each in found:
         known.setdefault(_run(each), set()).add(each.setting)
     complete = [each for each in found if known[_run(each)] == set.union(*known.values())]
-    return hardness(complete) if complete else None
+    return measure_hardness(complete) if complete else None
 
 
 def _run(each: Retraining) -> tuple[str, str, int]:
