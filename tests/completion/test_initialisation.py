@@ -134,10 +134,10 @@ class Scaled(nn.Module):
         self.linear = nn.Linear(3, 3)
 
 
-def test_a_parameter_that_nobody_draws_is_an_error_that_changes_nothing() -> None:
+def test_a_parameter_that_no_module_draws_is_an_error_that_changes_nothing() -> None:
     module = Scaled()
     before = deepcopy(module.state_dict())
-    with pytest.raises(InputError, match=r"'scale' begins.*reset_parameters"):
+    with pytest.raises(InputError, match=r"'scale' is drawn.*reset_parameters"):
         reset(module, WHOLE, seed=0)
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
     reset(module, Part("linear", ("linear",)), seed=0)
