@@ -98,7 +98,7 @@ def in_turns(rival: Rival, data: Data, seed: int, steps: int) -> tuple[float, fl
         floors.append(ended - started)
 
     rival(start, data, seed, 1 + steps // per_epoch, turn)
-    # The first epoch warms up, and what came before its first step is no step; an epoch's end is a part of it.
+    # The first epoch warms up, and what came before its first step is not a step; an epoch's end is a part of it.
     starts = range(per_epoch + 1, len(rivals) - per_epoch + 1, per_epoch)
     pairs = [(sum(rivals[i : i + per_epoch]), sum(floors[i : i + per_epoch])) for i in starts]
     ratio = median(own / bare_ for own, bare_ in pairs)

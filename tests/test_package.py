@@ -98,9 +98,9 @@ EXPORTS = {
     """,
     "rl": """
         A2C A2CSettings Agent Environments Impala ImpalaSettings Learned Player Population Rainbow RainbowSettings
-        Stepped learn make random_player returns
+        StepResult learn make play_episodes random_player
     """,
-    "rl.impala": "ATARI LAB MINATAR Impala ImpalaNetwork Population PopulationSettings Settings minatar_network",
+    "rl.impala": "ATARI LAB MINATAR Impala ImpalaNetwork ImpalaSettings Population PopulationSettings minatar_network",
     "rl.rainbow": "ATARI MINATAR Rainbow RainbowNetwork RainbowSettings Replay atari_rainbow minatar_rainbow",
     "study": "Ledger Limits Local Ray Record Study StudyResult Trial grid run trial workdir working_in",
     "training": """

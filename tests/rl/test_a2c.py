@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.rl.a2c import A2C, ATARI, MINATAR, A2CSettings, sampled
 from modelkeep.rl.environments.catalogue import make
-from modelkeep.rl.environments.vector import State, Stepped
+from modelkeep.rl.environments.vector import State, StepResult
 from modelkeep.rl.networks import ActorCritic, Convolution, Torso, minatar_actor_critic
 
 
@@ -31,9 +31,9 @@ class Signs:
         self.sign = self.draw.integers(0, 2, self.count)
         return np.broadcast_to(self.sign[:, None, None, None], (self.count, 1, 3, 3)).astype(np.uint8)
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         rewards = (actions == self.sign).astype(np.float32)
-        return Stepped(self.next(), rewards, np.ones(self.count, dtype=bool), tuple(map(float, rewards)))
+        return StepResult(self.next(), rewards, np.ones(self.count, dtype=bool), tuple(map(float, rewards)))
 
     def state(self) -> State:
         return {"sign": torch.from_numpy(self.sign)}, {"draw": self.draw.bit_generator.state}
@@ -183,9 +183,9 @@ def test_nothing_is_drawn_from_the_global_generator() -> None:
 
 def test_rewards_are_clipped_where_asked() -> None:
     class Rich(Signs):
-        def step(self, actions: NDArray[np.int64]) -> Stepped:
+        def step(self, actions: NDArray[np.int64]) -> StepResult:
             stepped = super().step(actions)
-            return Stepped(stepped.observations, 100 * stepped.rewards, stepped.ended, stepped.returns)
+            return StepResult(stepped.observations, 100 * stepped.rewards, stepped.ended, stepped.returns)
 
     rich, poor = (A2C(game, little(), ATARI, seed=0) for game in (Rich(), Signs()))
     rich.advance(), poor.advance()

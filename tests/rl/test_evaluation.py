@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from modelkeep.core.errors import InputError
 from modelkeep.rl.environments.catalogue import make
-from modelkeep.rl.environments.vector import State, Stepped
-from modelkeep.rl.evaluation import random_player, returns
+from modelkeep.rl.environments.vector import State, StepResult
+from modelkeep.rl.evaluation import play_episodes, random_player
 
 
 class ShortAreBad:
@@ -31,14 +31,14 @@ class ShortAreBad:
     def _lengths(self) -> NDArray[np.int64]:
         return self.random.choice(np.array([1, 100]), self.count)
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         self.played += 1
         over = self.played == self.length
         finished = tuple(self.length[over].astype(float).tolist())
         self.length = np.where(over, self._lengths(), self.length)
         self.played[over] = 0
         ended = np.ones(self.count, np.bool_) if self.lives else over
-        return Stepped(np.zeros((self.count, 1), np.uint8), np.ones(self.count, np.float32), ended, finished)
+        return StepResult(np.zeros((self.count, 1), np.uint8), np.ones(self.count, np.float32), ended, finished)
 
     def state(self) -> State:
         return {}, {}
@@ -49,7 +49,7 @@ class ShortAreBad:
 
 
 def test_short_episodes_are_not_preferred() -> None:
-    fair = [float(np.mean(returns(random_player(2, s), ShortAreBad(32), 32, s))) for s in range(30)]
+    fair = [float(np.mean(play_episodes(random_player(2, s), ShortAreBad(32), 32, s))) for s in range(30)]
     error = float(np.std(fair) / np.sqrt(len(fair)))
     assert abs(np.mean(fair) - 50.5) < 4 * error
     assert error < 3  # so that taking the first 32 to end, which gives less than 20, would be found out
@@ -57,12 +57,12 @@ def test_short_episodes_are_not_preferred() -> None:
 
 @pytest.mark.parametrize(("episodes", "count"), [(1, 4), (4, 4), (7, 3), (10, 1)])
 def test_exactly_so_many_episodes(episodes: int, count: int) -> None:
-    assert len(returns(random_player(2, 0), ShortAreBad(count), episodes, seed=0)) == episodes
+    assert len(play_episodes(random_player(2, 0), ShortAreBad(count), episodes, seed=0)) == episodes
 
 
 def test_the_seeds_decide() -> None:
     def run(player: int, seed: int) -> tuple[float, ...]:
-        return returns(random_player(3, player), make("minatar/breakout", 4), 12, seed)
+        return play_episodes(random_player(3, player), make("minatar/breakout", 4), 12, seed)
 
     assert run(0, 0) == run(0, 0)
     assert run(0, 0) != run(1, 0)
@@ -77,7 +77,7 @@ def test_a_player_hears_where_an_episode_begins() -> None:
         return np.zeros(len(observations), np.int64)
 
     environments = ShortAreBad(5)
-    returns(play, environments, 20, seed=2)
+    play_episodes(play, environments, 20, seed=2)
     environments.reset(2)
     assert heard[0].all()
     for begun in heard[1:]:
@@ -93,9 +93,9 @@ def test_a_random_player_takes_every_action_equally_often() -> None:
 
 def test_lives_are_no_episodes() -> None:
     with pytest.raises(InputError, match="life_ends=False"):
-        returns(random_player(2, 0), ShortAreBad(3, lives=True), 3, seed=0)
+        play_episodes(random_player(2, 0), ShortAreBad(3, lives=True), 3, seed=0)
 
 
 def test_no_episodes_are_refused() -> None:
     with pytest.raises(InputError, match="'episodes' parameter of returns"):
-        returns(random_player(2, 0), ShortAreBad(1), 0, seed=0)
+        play_episodes(random_player(2, 0), ShortAreBad(1), 0, seed=0)

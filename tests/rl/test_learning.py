@@ -18,8 +18,8 @@ from modelkeep.core import plots
 from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.rl import learning
 from modelkeep.rl.agent import Player
-from modelkeep.rl.environments.vector import State, Stepped
-from modelkeep.rl.learning import Judged, Learned, learn
+from modelkeep.rl.environments.vector import State, StepResult
+from modelkeep.rl.learning import AgentEvaluation, Learned, learn
 
 
 class Paid:
@@ -35,9 +35,9 @@ class Paid:
     def reset(self, seed: int) -> NDArray[np.uint8]:
         return np.zeros((2, 1), np.uint8)
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         rewards = self.times * actions.astype(np.float32)
-        return Stepped(np.zeros((2, 1), np.uint8), rewards, np.ones(2, np.bool_), tuple(map(float, rewards)))
+        return StepResult(np.zeros((2, 1), np.uint8), rewards, np.ones(2, np.bool_), tuple(map(float, rewards)))
 
     def state(self) -> State:
         return {}, {}
@@ -113,7 +113,7 @@ def test_levels_that_cannot_be_told_apart_are_refused(levels: list[Paid]) -> Non
 def test_the_errors_of_levels_add_up_as_independent_ones_do() -> None:
     """Against the quantiles of the mean of two normal numbers with the deviations 3 and 4: that of 5 / 2."""
     of = {name: Estimate(0.0, -1.96 * sd, 1.96 * sd, 10) for name, sd in (("a", 3.0), ("b", 4.0))}
-    joint = Judged(0, of, 0.0).mean_return
+    joint = AgentEvaluation(0, of, 0.0).mean_return
     drawn = np.random.default_rng(0).normal(0, [3.0, 4.0], (200_000, 2)).mean(axis=1)
     assert (joint.low, joint.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])), abs=0.05)
     assert joint.n == 20

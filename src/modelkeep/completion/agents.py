@@ -15,7 +15,7 @@ from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.rainbow.agent import Rainbow
-from modelkeep.rl.tasks import Task, let_learn
+from modelkeep.rl.tasks import Task, train_network
 
 
 def complete(
@@ -44,7 +44,7 @@ def complete(
         raise InputError(f"Only Rainbow has a replay buffer to keep. Got an agent of {task.agent}.")
     network = reset_network(trained.network, part, procedure, seed)
     replay = trained.replay if keep_replay and isinstance(trained, Rainbow) else None
-    return let_learn(task, network, seed, checkpoint, replay)[1]
+    return train_network(task, network, seed, checkpoint, replay)[1]
 
 
 def reset_network(network: nn.Module, part: Part, procedure: str, seed: int) -> nn.Module:

@@ -103,7 +103,7 @@ class Recording:
             raise CheckpointError(f"There is no recording at {path}.")
         found = Snapshot.from_bytes(payload, f"The recording {path}", WORDING)
         if found.identity != {"kind": "recording"}:
-            raise CheckpointError(f"{path} is no recording, but a checkpoint of {found.identity}.")
+            raise CheckpointError(f"{path} is not a recording, but a checkpoint of {found.identity}.")
         passes = []
         for i, widths in enumerate(found.values["widths"]):
             crossed = {
@@ -136,7 +136,7 @@ def cuts_around(model: Model, part: Part) -> tuple[Place | None, Place | None]:
 def record(
     model: Model, part: Part, data: Data, *, passes: int, batch_size: int, seed: int, training: bool
 ) -> Recording:
-    """What crosses around `part` in so many passes of the trained model, here in one process.
+    """What crosses around `part` in `passes` passes of the trained model, here in one process.
 
     A pass gives the very numbers that a governed one with the same weights would (`govern.session.recorder`
     takes them down from a real one). The weights stay as they are. In training the holder of the last piece has the

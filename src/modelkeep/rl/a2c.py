@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -11,46 +10,37 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from modelkeep.core.errors import InputError, TrainingError, bad_parameter
+from modelkeep.core.errors import InputError, TrainingError
+from modelkeep.core.method import declare, setting
 from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State, within
 from modelkeep.rl.returns import n_step_returns
 from modelkeep.training.batches import derive_seed
 
 
-@dataclass(frozen=True, kw_only=True)
+@declare("agent", "a2c", paper="Mnih2016; Martic2018, appendix A", extra="rl")
 class A2CSettings:
-    """How A2C learns; the defaults are appendix A's and, where it says nothing, those of Mnih2016.
+    """A2C: an advantage actor-critic whose copies of the game act and learn together.
 
-    The learning rate falls linearly to 0 over `total` environment steps. The loss is a sum over the n `steps` and over
-    all copies, as that of A3C is over the steps of a thread: `epsilon` and `clip` are meant for that.
+    The defaults are those of Martic2018, appendix A and, where it is silent, of Mnih2016. The learning rate falls
+    linearly to 0 over `total` environment steps. The loss is a sum over the n `steps` and over all copies, as A3C's is
+    over the steps of a thread: `epsilon` and `clip` refer to that sum.
     """
 
-    total: int = 50_000_000
-    learning_rate: float = 6e-4
-    steps: int = 5
-    discount: float = 0.99
-    entropy: float = 0.01
-    value: float = 0.5
-    decay: float = 0.99
-    epsilon: float = 0.1
-    clip: float = 40.0
-    clip_rewards: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("total", "steps"):
-            if getattr(self, name) < 1:
-                raise bad_parameter("A2CSettings", name, "at least 1", getattr(self, name))
-        for name in ("learning_rate", "epsilon", "clip"):
-            if not getattr(self, name) > 0:
-                raise bad_parameter("A2CSettings", name, "a number above 0", getattr(self, name))
-        for name in ("discount", "decay"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise bad_parameter("A2CSettings", name, "a number from 0 to 1", getattr(self, name))
+    total: int = setting("Environment steps over which the learning rate falls to 0.", default=50_000_000, at_least=1)
+    learning_rate: float = setting("The learning rate of RMSProp at the start.", default=6e-4, above=0)
+    steps: int = setting("Steps of each copy between two updates.", default=5, at_least=1)
+    discount: float = setting("The discount γ.", default=0.99, at_least=0, at_most=1)
+    entropy: float = setting("The weight of the policy's entropy in the loss.", default=0.01)
+    value: float = setting("The weight of the value's error in the loss.", default=0.5)
+    decay: float = setting("The decay of RMSProp's mean square.", default=0.99, at_least=0, at_most=1)
+    epsilon: float = setting("Added to RMSProp's mean square.", default=0.1, above=0)
+    clip: float = setting("The norm to which the gradient is scaled down.", default=40.0, above=0)
+    clip_rewards: bool = setting("Whether rewards are clipped to [-1, 1].", default=True)
 
 
 ATARI = A2CSettings()
-# With ε = 0.1 steps are so small that they need the paper's fifty million; this is for runs of an hour.
+# With ε = 0.1 steps are so small that they need the fifty million of Mnih2016; this is for runs of an hour.
 ATARI_SHORT = A2CSettings(total=1_000_000, learning_rate=7e-4, epsilon=1e-5)
 MINATAR = A2CSettings(total=500_000, learning_rate=5e-3, epsilon=0.01, clip_rewards=False)
 

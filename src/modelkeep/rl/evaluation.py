@@ -10,7 +10,7 @@ from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments
 
 
-def returns(player: Player, environments: Environments, episodes: int, seed: int) -> tuple[float, ...]:
+def play_episodes(player: Player, environments: Environments, episodes: int, seed: int) -> tuple[float, ...]:
     """The returns of exactly `episodes` episodes, played from a reset under `seed`.
 
     The number of episodes of each copy is fixed beforehand. The first episodes to end among all copies would be the
@@ -18,7 +18,7 @@ def returns(player: Player, environments: Environments, episodes: int, seed: int
 
     >>> from modelkeep.rl.environments.catalogue import make
     >>> games = make("minatar/breakout", 4)
-    >>> len(returns(random_player(games.actions, seed=0), games, episodes=10, seed=0))
+    >>> len(play_episodes(random_player(games.actions, seed=0), games, episodes=10, seed=0))
     10
     """
     if episodes < 1:

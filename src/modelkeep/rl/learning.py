@@ -19,7 +19,7 @@ from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.results import Estimate, Provenance, Result
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.environments.vector import Environments
-from modelkeep.rl.evaluation import returns
+from modelkeep.rl.evaluation import play_episodes
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training import interruption
 from modelkeep.training.batches import derive_seed
@@ -40,8 +40,8 @@ LEARNING = Wording(
 
 
 @dataclass(frozen=True)
-class Judged:
-    """How good an agent was after so many environment steps: by level, the mean return of the episodes it played."""
+class AgentEvaluation:
+    """How good an agent was after `step` environment steps: by level, the mean return of the episodes it played."""
 
     step: int
     levels: dict[str, Estimate]
@@ -67,10 +67,10 @@ class Learned(Result, kind="learned"):
 
     agent: str
     environment: str
-    evaluations: tuple[Judged, ...]
+    evaluations: tuple[AgentEvaluation, ...]
 
     @property
-    def last(self) -> Judged:
+    def last(self) -> AgentEvaluation:
         """The last evaluation."""
         return self.evaluations[-1]
 
@@ -124,7 +124,7 @@ def learn(
         judge: Other copies of the game, for evaluation only; each evaluation begins them anew. Where it learns several
             levels, those of each.
         steps: Environment steps of the whole run.
-        evaluate_every: The grid: an evaluation before the first step, and one each time so many steps are done.
+        evaluate_every: The grid: an evaluation before the first step, and one after each such number of steps.
         episodes: How many are played in an evaluation, of each level.
         seed: Decides the evaluations; the agent has its own.
         checkpoint: Where to keep the state of the run.
@@ -178,7 +178,7 @@ class _Run:
             "seed": seed,
         }
         self.step = 0
-        self.evaluations: list[Judged] = []
+        self.evaluations: list[AgentEvaluation] = []
         self.began = perf_counter()
 
     @property
@@ -201,7 +201,7 @@ class _Run:
             )
         self.agent.restore((found.tensors, found.values["agent"]))
         self.step = found.values["step"]
-        self.evaluations = TypeAdapter(list[Judged]).validate_python(found.values["evaluations"])
+        self.evaluations = TypeAdapter(list[AgentEvaluation]).validate_python(found.values["evaluations"])
         self.began = perf_counter() - found.values["seconds"]
 
     def advance(self) -> None:
@@ -216,9 +216,9 @@ class _Run:
         seed = derive_seed(self.seed, "evaluation", self.step) % 2**31
         levels = {}
         for judge in self.judges:
-            played = returns(self.agent.player(seed), judge, self.episodes, seed)
+            played = play_episodes(self.agent.player(seed), judge, self.episodes, seed)
             levels[judge.name] = Estimate.bootstrap(played, seed)
-        self.evaluations.append(Judged(self.step, levels, perf_counter() - self.began))
+        self.evaluations.append(AgentEvaluation(self.step, levels, perf_counter() - self.began))
 
     def write(self, path: Path | None) -> None:
         """Write the checkpoint."""

@@ -40,8 +40,8 @@ JUDGES = 32
 class Task:
     """Which agent learns which game, for how many environment steps, and how often it is judged. Plain JSON values.
 
-    IMPALA may learn several games jointly, such as "doom/basic+doom/take_cover", each in so many `copies`, and in a
-    `population` of so many members, whose steps are counted together.
+    IMPALA may learn several games jointly, such as "doom/basic+doom/take_cover", each in this number of
+    `copies`, and in a `population` of members whose steps are counted together.
     """
 
     agent: AgentName
@@ -93,10 +93,10 @@ def train(task: Task, *, seed: int, checkpoint: Path | None = None) -> tuple[Age
     >>> [judged.step for judged in learned.evaluations]
     [0, 400, 800]
     """
-    return let_learn(task, new_network(task, seed), seed, checkpoint)
+    return train_network(task, new_network(task, seed), seed, checkpoint)
 
 
-def let_learn(
+def train_network(
     task: Task, network: nn.Module, seed: int, checkpoint: Path | None = None, replay: Replay | None = None
 ) -> tuple[Agent, Learned]:
     """Let the task's agent learn with this network, for as long as the task says, and judge it.
@@ -111,7 +111,7 @@ def let_learn(
             return levels
 
         def games() -> tuple[Environments, ...]:
-            # A lost life ends an episode for whoever learns Atari (Mnih2016); it is judged by whole games.
+            # A lost life ends an episode for an agent that learns Atari (Mnih2016); it is judged by whole games.
             return closing(make_levels(task.game, task.copies, life_ends=task.family == "atari"))
 
         agent = _agent(task, games, network, seed, replay)
@@ -140,7 +140,7 @@ def _agent(
                 return Impala(games(), network, settings, seed)
 
             def member(values: dict[str, float], seed: int) -> Impala:
-                return Impala(games(), copy.deepcopy(network), settings.evolved(values), seed)
+                return Impala(games(), copy.deepcopy(network), settings.with_values(values), seed)
 
             ranges = ranges_around(settings) if task.small else RANGES
             return Population(member, PopulationSettings(size=task.population, ranges=ranges), seed)

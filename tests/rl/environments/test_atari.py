@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from modelkeep.core.errors import InputError, MissingExtra
 from modelkeep.rl.environments.atari import Atari, games
 from modelkeep.rl.environments.catalogue import make
-from modelkeep.rl.environments.screens import Shrinking
-from modelkeep.rl.environments.vector import Stepped
-from modelkeep.rl.evaluation import random_player, returns
+from modelkeep.rl.environments.screens import ScreenShrinker
+from modelkeep.rl.environments.vector import StepResult
+from modelkeep.rl.evaluation import play_episodes, random_player
 from modelkeep.training.checkpoint import Snapshot
 
 
@@ -29,7 +29,7 @@ def drawn(environments: Atari, steps: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, environments.actions, (steps, environments.count))
 
 
-def same(ours: list[Stepped], theirs: list[Stepped]) -> bool:
+def same(ours: list[StepResult], theirs: list[StepResult]) -> bool:
     return all(
         np.array_equal(a.observations, b.observations)
         and np.array_equal(a.rewards, b.rewards)
@@ -101,15 +101,15 @@ def test_a_lost_life_is_an_end_for_the_learner_only(breakout: Atari) -> None:
 
 def test_whole_episodes_are_played_without_lives(breakout: Atari) -> None:
     environments = make("atari/Breakout", 1)
-    assert len(returns(random_player(environments.actions, 0), environments, 1, seed=0)) == 1
+    assert len(play_episodes(random_player(environments.actions, 0), environments, 1, seed=0)) == 1
     with pytest.raises(InputError, match="life_ends=False"):
-        returns(random_player(breakout.actions, 0), breakout, 1, seed=0)
+        play_episodes(random_player(breakout.actions, 0), breakout, 1, seed=0)
 
 
 def test_the_seed_decides_and_copies_differ(breakout: Atari) -> None:
     actions = np.repeat(drawn(breakout, 20, 0)[:, :1], 2, axis=1)
 
-    def run(seed: int) -> list[Stepped]:
+    def run(seed: int) -> list[StepResult]:
         breakout.reset(seed)
         return [breakout.step(each) for each in actions]
 
@@ -137,7 +137,7 @@ def test_shrinking_is_the_mean_over_the_area() -> None:
     screens = np.random.default_rng(0).integers(0, 256, (3, 7, 10), dtype=np.uint8)
     # The slow way: enlarge without loss, then take means of whole blocks.
     means = screens.repeat(4, axis=1).repeat(3, axis=2).reshape(3, 4, 7, 3, 10).mean(axis=(2, 4))
-    assert np.abs(Shrinking((7, 10), (4, 3))(screens) - means).max() <= 0.501
+    assert np.abs(ScreenShrinker((7, 10), (4, 3))(screens) - means).max() <= 0.501
 
 
 def test_names_are_gymnasiums(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from modelkeep.core.errors import InputError, MissingExtra
 from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.doom import SCENARIOS, Doom
 from modelkeep.rl.environments.episodes import Episodes
-from modelkeep.rl.environments.screens import Shrinking
-from modelkeep.rl.environments.vector import Stepped
+from modelkeep.rl.environments.screens import ScreenShrinker
+from modelkeep.rl.environments.vector import StepResult
 from modelkeep.training.checkpoint import Snapshot
 
 
@@ -31,7 +31,7 @@ def drawn(environments: Doom, steps: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, environments.actions, (steps, environments.count))
 
 
-def same(ours: list[Stepped], theirs: list[Stepped]) -> bool:
+def same(ours: list[StepResult], theirs: list[StepResult]) -> bool:
     return all(
         np.array_equal(a.observations, b.observations)
         and np.array_equal(a.rewards, b.rewards)
@@ -54,7 +54,7 @@ def test_the_screens_and_rewards_are_those_of_vizdooms_own_wrapper(
     )
     expected, _ = theirs.reset(seed=3)
     monkeypatch.setattr(Episodes, "seed", lambda self, copy: theirs.game.get_seed())
-    shrink = Shrinking((120, 160), (72, 96))
+    shrink = ScreenShrinker((120, 160), (72, 96))
     shown = basic.reset(0)
     assert np.array_equal(shown[0], shrink(expected["screen"].transpose(2, 0, 1)))
     total = 0.0
@@ -91,7 +91,7 @@ def test_what_was_kept_goes_on_exactly(basic: Doom, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_seed_decides_and_copies_differ(basic: Doom) -> None:
-    def run(seed: int) -> list[Stepped]:
+    def run(seed: int) -> list[StepResult]:
         basic.reset(seed)
         return [basic.step(np.zeros(2, np.int64)) for _ in range(5)]
 

@@ -7,7 +7,7 @@ import pytest
 
 from modelkeep.core.errors import InputError
 from modelkeep.rl.environments.catalogue import make, make_levels
-from modelkeep.rl.environments.levels import alike
+from modelkeep.rl.environments.levels import require_alike
 
 NAMES = "minatar/breakout+minatar/freeway+minatar/space_invaders"
 
@@ -54,7 +54,7 @@ def test_a_level_is_kept_and_put_back() -> None:
 
 def test_one_game_stays_as_it_is() -> None:
     games = [make("minatar/asterix", 2)]
-    assert alike(games)[0] is games[0]
+    assert require_alike(games)[0] is games[0]
 
 
 def test_pictures_of_other_sizes_are_refused() -> None:

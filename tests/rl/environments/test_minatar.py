@@ -20,7 +20,7 @@ from modelkeep.core.errors import InputError, MissingExtra
 from modelkeep.core.fingerprint import fingerprint
 from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.minatar import GAMES, MOST_STEPS, MinAtar
-from modelkeep.rl.environments.vector import Environments, State, Stepped
+from modelkeep.rl.environments.vector import Environments, State, StepResult
 from modelkeep.training.checkpoint import Snapshot
 
 
@@ -28,11 +28,11 @@ def drawn(environments: Environments, steps: int, seed: int) -> NDArray[np.int64
     return np.random.default_rng(seed).integers(0, environments.actions, (steps, environments.count))
 
 
-def played(environments: Environments, actions: NDArray[np.int64]) -> list[Stepped]:
+def played(environments: Environments, actions: NDArray[np.int64]) -> list[StepResult]:
     return [environments.step(each) for each in actions]
 
 
-def same(ours: Sequence[Stepped], theirs: Sequence[Stepped]) -> bool:
+def same(ours: Sequence[StepResult], theirs: Sequence[StepResult]) -> bool:
     return len(ours) == len(theirs) and all(
         np.array_equal(a.observations, b.observations)
         and np.array_equal(a.rewards, b.rewards)
@@ -114,7 +114,7 @@ def test_the_seed_decides_and_copies_differ() -> None:
     environments = make("minatar/asterix", 4)
     actions = np.repeat(drawn(environments, 200, 0)[:, :1], 4, axis=1)
 
-    def run(seed: int) -> list[Stepped]:
+    def run(seed: int) -> list[StepResult]:
         environments.reset(seed)
         return played(environments, actions)
 

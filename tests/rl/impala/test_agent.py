@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.environments.catalogue import make
-from modelkeep.rl.environments.vector import State, Stepped
+from modelkeep.rl.environments.vector import State, StepResult
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork
-from modelkeep.rl.impala.settings import LAB, Settings
+from modelkeep.rl.impala.settings import LAB, ImpalaSettings
 from modelkeep.training.part import tensors_of
 
-SMALL = Settings(unroll=8)
+SMALL = ImpalaSettings(unroll=8)
 
 
 def network(seed: int = 0, actions: int = 3, channels: int = 4) -> ImpalaNetwork:
@@ -28,7 +28,7 @@ def network(seed: int = 0, actions: int = 3, channels: int = 4) -> ImpalaNetwork
         return ImpalaNetwork((channels, 10, 10), actions, channels=(4,), blocks=1, linear=16, lstm=16, scale=1.0)
 
 
-def agent(settings: Settings = SMALL, seed: int = 0, levels: int = 1) -> Impala:
+def agent(settings: ImpalaSettings = SMALL, seed: int = 0, levels: int = 1) -> Impala:
     return Impala([make("minatar/breakout", 3) for _ in range(levels)], network(), settings, seed)
 
 
@@ -168,21 +168,21 @@ def test_a_loss_that_is_no_number_is_an_error() -> None:
     ],
 )
 def test_settings_out_of_range(name: str, value: object) -> None:
-    with pytest.raises(InputError, match=f"'{name}' parameter of Settings"):
+    with pytest.raises(InputError, match=f"'{name}' parameter of ImpalaSettings"):
         replace(SMALL, **{name: value})  # type: ignore[arg-type]
 
 
 def test_a_population_changes_only_what_evolves() -> None:
-    assert SMALL.evolved({"epsilon": 0.5}) == replace(SMALL, epsilon=0.5)
+    assert SMALL.with_values({"epsilon": 0.5}) == replace(SMALL, epsilon=0.5)
     with pytest.raises(InputError, match="of entropy_cost, learning_rate, epsilon"):
-        SMALL.evolved({"unroll": 3})
+        SMALL.with_values({"unroll": 3})
 
 
 def test_rewards_are_shaped() -> None:
     rewards = torch.tensor([-3.0, 0.0, 0.5])
-    assert Settings(reward="raw").shaped(rewards).tolist() == [-3, 0, 0.5]
-    assert Settings().shaped(rewards).tolist() == [-1, 0, 0.5]
-    assert LAB.shaped(rewards).tolist() == pytest.approx([0.3 * np.tanh(-3), 0, 5 * np.tanh(0.5)])
+    assert ImpalaSettings(reward="raw").shape_rewards(rewards).tolist() == [-3, 0, 0.5]
+    assert ImpalaSettings().shape_rewards(rewards).tolist() == [-1, 0, 0.5]
+    assert LAB.shape_rewards(rewards).tolist() == pytest.approx([0.3 * np.tanh(-3), 0, 5 * np.tanh(0.5)])
 
 
 class Recall:
@@ -204,14 +204,14 @@ class Recall:
             shown[np.arange(self.count), 0, self.right] = 1
         return shown
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         self.time += 1
         rewards = np.zeros(self.count, np.float32)
         if self.time < 3:
-            return Stepped(self._shown(), rewards, np.zeros(self.count, bool), ())
+            return StepResult(self._shown(), rewards, np.zeros(self.count, bool), ())
         rewards[:] = actions == self.right
         self.time, self.right = 0, self.random.integers(2, size=self.count)
-        return Stepped(self._shown(), rewards, np.ones(self.count, bool), tuple(rewards.tolist()))
+        return StepResult(self._shown(), rewards, np.ones(self.count, bool), tuple(rewards.tolist()))
 
     def state(self) -> State:
         return {}, {}
@@ -228,7 +228,7 @@ def test_it_learns_what_only_memory_can_tell() -> None:
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
         remembering = ImpalaNetwork((1, 4, 4), 2, channels=(4,), blocks=1, linear=16, lstm=16, scale=1.0)
-    settings = Settings(unroll=9, lag=2, learning_rate=3e-3)
+    settings = ImpalaSettings(unroll=9, lag=2, learning_rate=3e-3)
     learner = Impala([Recall()], remembering, settings, seed=0)
     as_agent: Agent = learner
     for _ in range(70):

@@ -22,7 +22,7 @@ from modelkeep.rl.environments.vector import State
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork
 from modelkeep.rl.impala.population import Population, PopulationSettings, Range
-from modelkeep.rl.impala.settings import Settings
+from modelkeep.rl.impala.settings import ImpalaSettings
 from modelkeep.rl.learning import Learned, learn
 
 OPTIMUM = 0.03
@@ -34,7 +34,7 @@ class Toy:
     def __init__(self, values: Mapping[str, float], seed: int) -> None:
         self.network = nn.Linear(1, 1, bias=False)
         self.network.weight.data.fill_(0.0)
-        self.settings = Settings(learning_rate=values["learning_rate"])
+        self.settings = ImpalaSettings(learning_rate=values["learning_rate"])
         self.children = 0
 
     @property
@@ -50,7 +50,7 @@ class Toy:
 
     def inherit(self, parent: Toy, values: Mapping[str, float]) -> None:
         self.network.load_state_dict(parent.network.state_dict())
-        self.settings = Settings().evolved(values)
+        self.settings = ImpalaSettings().with_values(values)
         self.children += 1
 
     def player(self, seed: int) -> Player:
@@ -64,7 +64,7 @@ class Toy:
 
     def restore(self, state: State) -> None:
         self.network.weight.data.copy_(state[0]["weight"])
-        self.settings = Settings(learning_rate=state[1]["rate"])
+        self.settings = ImpalaSettings(learning_rate=state[1]["rate"])
 
     def metrics(self) -> dict[str, float]:
         return {"skill": self.skill}
@@ -137,13 +137,13 @@ def test_a_range_is_of_positive_numbers() -> None:
             Range(low, high)
 
 
-def agents(seed: int, settings: Settings = Settings(unroll=5)) -> Population[Impala]:  # noqa: B008  (frozen)
+def agents(seed: int, settings: ImpalaSettings = ImpalaSettings(unroll=5)) -> Population[Impala]:  # noqa: B008  (frozen)
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(seed)
         network = ImpalaNetwork((4, 10, 10), 3, channels=(4,), blocks=1, linear=16, lstm=16, scale=1.0)
 
     def member(values: dict[str, float], seed: int) -> Impala:
-        return Impala([make("minatar/breakout", 4)], copy.deepcopy(network), settings.evolved(values), seed)
+        return Impala([make("minatar/breakout", 4)], copy.deepcopy(network), settings.with_values(values), seed)
 
     return Population(member, PopulationSettings(size=3, interval=2), seed)
 
@@ -191,7 +191,7 @@ def test_the_checkpoint_of_members_with_other_settings_is_refused(tmp_path: Path
 
     run(agents(0))
     with pytest.raises(CheckpointError, match="another run: begins was"):
-        run(agents(0, Settings(unroll=5, discount=0.9)))
+        run(agents(0, ImpalaSettings(unroll=5, discount=0.9)))
 
 
 def test_a_member_inherits_weights_and_optimizer_but_plays_on_where_it_was() -> None:

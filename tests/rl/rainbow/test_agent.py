@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from modelkeep.core.errors import InputError
 from modelkeep.rl.environments.catalogue import make
-from modelkeep.rl.environments.vector import State, Stepped
+from modelkeep.rl.environments.vector import State, StepResult
 from modelkeep.rl.networks import MINATAR as TORSO
 from modelkeep.rl.rainbow import MINATAR, Rainbow, RainbowNetwork, RainbowSettings, Replay, minatar_rainbow
 
@@ -36,10 +36,10 @@ class Sides:
         observations[np.arange(self.count), 0, :, self.sides * 4] = 1
         return observations
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         rewards = (actions == self.sides).astype(np.float32)
         self.time += 1
-        return Stepped(self.seen(), rewards, np.full(self.count, self.time % 5 == 0), ())
+        return StepResult(self.seen(), rewards, np.full(self.count, self.time % 5 == 0), ())
 
     def state(self) -> State:
         return {}, {}

@@ -13,7 +13,7 @@ from modelkeep.papers.result import Claim
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell
 from modelkeep.rl.agent import Agent
-from modelkeep.rl.evaluation import random_player, returns
+from modelkeep.rl.evaluation import play_episodes, random_player
 from modelkeep.rl.learning import Learned
 from modelkeep.rl.tasks import AgentName, Task, train
 from modelkeep.study.folder import shared_folder
@@ -50,7 +50,7 @@ def learned(task: dict[str, Any], seed: int) -> dict[str, Any]:
     _, found = original(wanted, seed)
     levels: dict[str, Any] = {}
     for games in wanted.judges():
-        chance = returns(random_player(games.actions, seed), games, wanted.episodes, seed)
+        chance = play_episodes(random_player(games.actions, seed), games, wanted.episodes, seed)
         games.close()
         levels[games.name] = {
             "returns": [judged.levels[games.name].value for judged in found.evaluations],

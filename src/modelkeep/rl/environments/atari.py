@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from modelkeep.core.errors import MissingExtra
 from modelkeep.rl.environments.episodes import Episodes
-from modelkeep.rl.environments.screens import Shrinking
-from modelkeep.rl.environments.vector import State, Stepped
+from modelkeep.rl.environments.screens import ScreenShrinker
+from modelkeep.rl.environments.vector import State, StepResult
 
 if TYPE_CHECKING:
     from ale_py import ALEInterface
 
 SKIP = 4  # frames that an action holds for
 STACK = 4  # screens that are seen
-NO_OPS = 30  # at most so many frames without an action begin an episode, at least one
+NO_OPS = 30  # an episode begins with 1 to this many frames without an action
 MOST_FRAMES = 108_000  # half an hour; then an episode has ended
 
 
@@ -45,7 +45,7 @@ class Atari:
         self.actions = len(self._actions)
         self.action_names = tuple(action.name.lower() for action in self._actions)
         height, width = self._consoles[0].getScreenDims()
-        self._shrink = Shrinking((height, width), (84, 84))
+        self._shrink = ScreenShrinker((height, width), (84, 84))
         self._screens = np.zeros((2, count, height, width), np.uint8)  # the last two frames
         self.observation_shape: tuple[int, ...] = (STACK, 84, 84)
         self.reset(0)
@@ -69,7 +69,7 @@ class Atari:
         for screens in self._screens:
             console.getScreenGrayscale(screens[copy])
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """One step of all copies: four frames."""
         rewards = np.zeros(self.count, np.float32)
         for copy, action in enumerate(actions.tolist()):
@@ -86,7 +86,7 @@ class Atari:
         shown = self._shrink(self._screens.max(axis=0))
         self._seen = np.concatenate([self._seen[:, 1:], shown[:, None]], axis=1)
         self._seen[ends] = shown[ends, None]
-        return Stepped(self._seen, rewards, ended, returns)
+        return StepResult(self._seen, rewards, ended, returns)
 
     def _held(self, copy: int, action: int) -> float:
         """Hold an action for four frames, or until the game is over; the sum of the rewards."""

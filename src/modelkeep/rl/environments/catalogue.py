@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from modelkeep.core.errors import InputError, bad_parameter, join_names
 from modelkeep.rl.environments import atari, doom, minatar
-from modelkeep.rl.environments.levels import alike
+from modelkeep.rl.environments.levels import require_alike
 from modelkeep.rl.environments.vector import Environments
 
 GAMES: dict[str, Callable[[], Sequence[str]]] = {
@@ -47,12 +47,12 @@ def make(name: str, count: int, *, life_ends: bool = False) -> Environments:
 
 def make_levels(names: str, count: int, *, life_ends: bool = False) -> tuple[Environments, ...]:
     """`count` copies of each game in "minatar/breakout+minatar/asterix", so that one agent can learn them jointly."""
-    return alike([make(name, count, life_ends=life_ends) for name in names.split("+")])
+    return require_alike([make(name, count, life_ends=life_ends) for name in names.split("+")])
 
 
 def _unknown(name: str, allowed: Sequence[str], what: str, got: str) -> InputError:
     near = difflib.get_close_matches(got, allowed, n=3)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return InputError(
-        f"{name!r} is no environment: there is no {what} '{got}'.{hint} There are: {join_names(allowed)}."
+        f"{name!r} is not an environment: there is no {what} '{got}'.{hint} There are: {join_names(allowed)}."
     )

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from modelkeep.core.errors import MissingExtra
 from modelkeep.rl.environments.episodes import Episodes
-from modelkeep.rl.environments.screens import Shrinking
-from modelkeep.rl.environments.vector import State, Stepped
+from modelkeep.rl.environments.screens import ScreenShrinker
+from modelkeep.rl.environments.vector import State, StepResult
 
 SCENARIOS = (
     "basic",
@@ -28,7 +28,7 @@ SCENARIOS = (
     "take_cover",
 )
 SKIP = 4  # tics that an action holds for
-MOST_STEPS = 5_000  # of an episode, where the scenario has no limit of its own (K in section 3)
+MOST_STEPS = 5_000  # of an episode, where the scenario has no limit of its own (K of Martic2018, section 3)
 
 
 class Doom:
@@ -54,7 +54,7 @@ class Doom:
         self.actions = len(self.action_names)
         self._buttons = np.eye(self.actions)[:, 1:].tolist()
         self.observation_shape: tuple[int, ...] = (3, 72, 96)
-        self._shrink = Shrinking((120, 160), (72, 96))
+        self._shrink = ScreenShrinker((120, 160), (72, 96))
         self.reset(0)
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
@@ -72,7 +72,7 @@ class Doom:
     def _observed(self) -> NDArray[np.uint8]:
         return self._shrink(np.stack([engine.get_state().screen_buffer for engine in self._engines]))
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """One step of all copies: four tics."""
         rewards = np.zeros(self.count, np.float32)
         for copy, action in enumerate(actions.tolist()):
@@ -85,7 +85,7 @@ class Doom:
             returns.append(self._episodes.over(copy))
             self._taken[copy] = bytearray()
             self._begin(copy)
-        return Stepped(self._observed(), rewards, ended, tuple(returns))
+        return StepResult(self._observed(), rewards, ended, tuple(returns))
 
     def state(self) -> State:
         """Everything that decides what comes next."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.core.errors import InputError
-from modelkeep.rl.environments.vector import Environments, State, Stepped
+from modelkeep.rl.environments.vector import Environments, State, StepResult
 
 
 class Level:
@@ -28,10 +28,10 @@ class Level:
         """Begin anew, as the game does."""
         return self._widened(self._game.reset(seed))
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """One step of all copies."""
         stepped = self._game.step(self._own[actions])
-        return Stepped(self._widened(stepped.observations), stepped.rewards, stepped.ended, stepped.returns)
+        return StepResult(self._widened(stepped.observations), stepped.rewards, stepped.ended, stepped.returns)
 
     def _widened(self, observations: NDArray[np.uint8]) -> NDArray[np.uint8]:
         shown = np.zeros((self.count, *self.observation_shape), np.uint8)
@@ -51,11 +51,11 @@ class Level:
         self._game.close()
 
 
-def alike(games: Sequence[Environments]) -> tuple[Environments, ...]:
+def require_alike(games: Sequence[Environments]) -> tuple[Environments, ...]:
     """The games as levels of one agent; one game alone stays as it is.
 
     >>> from modelkeep.rl.environments.catalogue import make
-    >>> one, other = alike([make("minatar/breakout", 2), make("minatar/freeway", 2)])
+    >>> one, other = require_alike([make("minatar/breakout", 2), make("minatar/freeway", 2)])
     >>> one.observation_shape, other.observation_shape, one.action_names
     ((7, 10, 10), (7, 10, 10), ('nothing', 'left', 'right', 'up', 'down'))
     """

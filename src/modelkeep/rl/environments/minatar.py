@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.core.errors import MissingExtra
-from modelkeep.rl.environments.vector import State, Stepped
+from modelkeep.rl.environments.vector import State, StepResult
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 STICKY = 0.1  # with this chance the last action is taken again, as MinAtar does by default
-MOST_STEPS = 5_000  # then an episode has ended (K in section 3)
+MOST_STEPS = 5_000  # then an episode has ended (K of Martic2018, section 3)
 NAMES = {"n": "nothing", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
 _CELLS = np.arange(10)
-_CONSTANT = {"random", "channels", "action_map"}  # attributes of a game that are no part of its state
+_CONSTANT = {"random", "channels", "action_map"}  # attributes of a game that are not part of its state
 
 
 class MinAtar:
@@ -48,7 +48,7 @@ class MinAtar:
         self._returns = [0.0] * self.count
         return self._observed()
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """One step of all copies."""
         rewards = np.zeros(self.count, np.float32)
         ended = np.zeros(self.count, np.bool_)
@@ -66,7 +66,7 @@ class MinAtar:
                 finished.append(self._returns[i])
                 self._returns[i], self._steps[i] = 0.0, 0
                 game.reset()
-        return Stepped(self._observed(), rewards, ended, tuple(finished))
+        return StepResult(self._observed(), rewards, ended, tuple(finished))
 
     def _observed(self) -> NDArray[np.uint8]:
         """What all copies show: `(count, channels, 10, 10)`, zeros and ones."""
@@ -121,7 +121,7 @@ def _rules(game: str) -> ModuleType:
         raise MissingExtra("rl", "minatar", f"Playing MinAtar's {game}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    vars(module)["np"] = _Numpy()  # the module is ours alone, so nobody else sees this
+    vars(module)["np"] = _Numpy()  # the module is ours alone, so no other code sees this
     return module
 
 

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Shrinking:
+class ScreenShrinker:
     """Screens of one size to a smaller one: a pixel becomes the mean over the area that it covers.
 
-    >>> Shrinking((2, 4), (1, 2))(np.array([[[0, 8, 1, 1], [0, 8, 1, 3]]], np.uint8))
+    >>> ScreenShrinker((2, 4), (1, 2))(np.array([[[0, 8, 1, 1], [0, 8, 1, 3]]], np.uint8))
     array([[[4, 2]]], dtype=uint8)
     """
 

@@ -19,7 +19,7 @@ def within(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Ten
 
 
 @dataclass(frozen=True, slots=True)
-class Stepped:
+class StepResult:
     """What a step of all copies gave.
 
     A copy whose episode is over has begun its next one: its observation is the first of that. `ended` is what a learner
@@ -34,7 +34,7 @@ class Stepped:
 
 
 class Environments(Protocol):
-    """`count` copies of the game `name`. An episode has at most so many steps; then it has ended (section 3)."""
+    """`count` copies of the game `name`. An episode ends after a limit of steps (Martic2018, section 3)."""
 
     name: str
     count: int
@@ -46,7 +46,7 @@ class Environments(Protocol):
         """Begin anew, all copies, each with randomness of its own that the seed decides."""
         ...
 
-    def step(self, actions: NDArray[np.int64]) -> Stepped:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """One step of all copies. What it returns is not overwritten later."""
         ...
 

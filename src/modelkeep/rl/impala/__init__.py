@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelkeep.rl.impala.agent import Impala
 from modelkeep.rl.impala.network import ImpalaNetwork, minatar_network
 from modelkeep.rl.impala.population import Population, PopulationSettings
-from modelkeep.rl.impala.settings import ATARI, LAB, MINATAR, Settings
+from modelkeep.rl.impala.settings import ATARI, LAB, MINATAR, ImpalaSettings
 
 __all__ = [
     "ATARI",
@@ -13,8 +13,8 @@ __all__ = [
     "MINATAR",
     "Impala",
     "ImpalaNetwork",
+    "ImpalaSettings",
     "Population",
     "PopulationSettings",
-    "Settings",
     "minatar_network",
 ]

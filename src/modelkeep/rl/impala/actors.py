@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from modelkeep.core.errors import InputError
-from modelkeep.rl.environments.vector import Environments, State, Stepped, within
+from modelkeep.rl.environments.vector import Environments, State, StepResult, within
 from modelkeep.rl.impala.network import ImpalaNetwork
 from modelkeep.training.batches import derive_seed
 
@@ -58,7 +58,7 @@ class Actors:
 
     @torch.no_grad()
     def unroll(self, network: ImpalaNetwork, steps: int) -> Unroll:
-        """Play on for so many steps."""
+        """Play this number of steps."""
         output, cell = self.memory
         observations, begun, actions, log_mu, rewards = [self.observations], [self.begun], [], [], []
         for _ in range(steps):
@@ -82,7 +82,7 @@ class Actors:
 
     def step(self, actions: Tensor) -> Tensor:
         """One step of every level; the rewards."""
-        stepped: list[Stepped] = []
+        stepped: list[StepResult] = []
         shares = torch.split(actions, [level.count for level in self.environments])
         for level, share, returns in zip(self.environments, shares, self.returns, strict=True):
             stepped.append(level.step(share.numpy()))

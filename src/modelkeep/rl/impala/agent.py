@@ -17,7 +17,7 @@ from modelkeep.rl.agent import Player
 from modelkeep.rl.environments.vector import Environments, State, within
 from modelkeep.rl.impala.actors import Actors, Unroll, tensors_of_unroll
 from modelkeep.rl.impala.network import ImpalaNetwork
-from modelkeep.rl.impala.settings import EVOLVED, Settings
+from modelkeep.rl.impala.settings import EVOLVED, ImpalaSettings
 from modelkeep.rl.impala.vtrace import vtrace
 from modelkeep.training.part import load_into, tensors_of
 
@@ -27,18 +27,19 @@ class Impala:
 
     In the paper actors and learner run side by side, and a queue of unrolls is between them. Here they take turns in
     one process, so that a run can be repeated: an unroll waits in the queue for `settings.lag` updates, and so was
-    played with weights that are so many updates old when it is learned from.
+    its weights are that many updates old when the learner uses it.
 
     >>> from modelkeep.rl.environments.catalogue import make
     >>> from modelkeep.rl.impala.network import minatar_network
     >>> games = make("minatar/breakout", 2)
-    >>> agent = Impala([games], minatar_network(games.observation_shape, games.actions), Settings(unroll=5), seed=0)
+    >>> network = minatar_network(games.observation_shape, games.actions)
+    >>> agent = Impala([games], network, ImpalaSettings(unroll=5), seed=0)
     >>> agent.advance()
     10
     """
 
     def __init__(
-        self, environments: Sequence[Environments], network: ImpalaNetwork, settings: Settings, seed: int
+        self, environments: Sequence[Environments], network: ImpalaNetwork, settings: ImpalaSettings, seed: int
     ) -> None:
         self.network, self.settings = network, settings
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
@@ -61,14 +62,14 @@ class Impala:
         return steps
 
     def learn(self, unroll: Unroll) -> None:
-        """One update: the value moves to V-trace's, the policy to what went better than expected (section 4.2)."""
+        """One update of the value and the policy, by V-trace's targets (Espeholt2018, section 4.2)."""
         settings = self.settings
         logits, values, _ = self.network(unroll.observations, unroll.begun, (unroll.output, unroll.cell))
         log_policy = logits[:-1].log_softmax(2)
         log_pi = log_policy.gather(2, unroll.actions[..., None]).squeeze(2)
         targets = vtrace(
             log_pi - unroll.log_mu,
-            settings.shaped(unroll.rewards),
+            settings.shape_rewards(unroll.rewards),
             settings.discount * ~unroll.begun[1:],
             values[:-1],
             values[-1],
@@ -122,7 +123,7 @@ class Impala:
         """Go on with the parent's weights and optimizer, and with new values of some settings."""
         load_into(self.network, tensors_of(parent.network))
         self.optimizer.load_state_dict(copy.deepcopy(parent.optimizer.state_dict()))
-        self.settings = self.settings.evolved(values)
+        self.settings = self.settings.with_values(values)
         for returns in self.actors.returns:
             returns.clear()
 
@@ -156,7 +157,7 @@ class Impala:
         self.optimizer.load_state_dict(optimizer)
         self.actors.restore((within(tensors, "actors/"), values["actors"]))
         self.queue = deque(Unroll(**within(tensors, f"queue/{i}/")) for i in range(values["waiting"]))
-        self.settings = self.settings.evolved({name: values["settings"][name] for name in EVOLVED})
+        self.settings = self.settings.with_values({name: values["settings"][name] for name in EVOLVED})
         self.taken = values["taken"]
 
     def metrics(self) -> dict[str, float]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from modelkeep.core.errors import bad_parameter
 from modelkeep.rl.agent import Agent, Player
 from modelkeep.rl.environments.vector import State, within
-from modelkeep.rl.impala.settings import EVOLVED, Settings
+from modelkeep.rl.impala.settings import EVOLVED, ImpalaSettings
 from modelkeep.training.batches import derive_seed
 
 
@@ -54,10 +54,10 @@ class Range:
 RANGES = {"entropy_cost": Range(5e-5, 1e-2), "learning_rate": Range(5e-6, 5e-3), "epsilon": Range(1e-7, 1e-1)}
 
 
-def ranges_around(settings: Settings, factor: float = 3.0) -> dict[str, Range]:
+def ranges_around(settings: ImpalaSettings, factor: float = 3.0) -> dict[str, Range]:
     """Ranges for a short run, whose few selections cannot find the way from values that are far off: about a preset.
 
-    >>> ranges_around(Settings(learning_rate=0.003))["learning_rate"]
+    >>> ranges_around(ImpalaSettings(learning_rate=0.003))["learning_rate"]
     Range(low=0.001, high=0.009)
     """
     found = {name: getattr(settings, name) for name in EVOLVED}
@@ -66,11 +66,11 @@ def ranges_around(settings: Settings, factor: float = 3.0) -> dict[str, Range]:
 
 @dataclass(frozen=True)
 class PopulationSettings:
-    """How a population evolves; twelve members and these ranges as in model completion, the rest as Jaderberg2017."""
+    """How a population evolves; twelve members and these ranges as in Martic2018, the rest as in Jaderberg2017"""
 
     size: int = 12
     interval: int = 100
-    """So many advances of all members between two selections."""
+    """Advances of all members between two selections."""
     truncation: float = 0.2
     """The share of the members that is replaced, and the share that is copied from; each is at least one member."""
     factor: float = 1.2
@@ -97,7 +97,7 @@ class Population(Generic[M]):
     `make_agent(values, seed)` makes a member with environments and a network of its own:
 
         def member(values: dict[str, float], seed: int) -> Impala:
-            return Impala([make("minatar/breakout", 32)], copy.deepcopy(network), MINATAR.evolved(values), seed)
+            return Impala([make("minatar/breakout", 32)], copy.deepcopy(network), MINATAR.with_values(values), seed)
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class NoisyLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Begin as the paper does (section 3.2): μ uniform within ±1/√inputs, σ = noise/√inputs."""
+        """Draw as in Fortunato2018, section 3.2: μ uniform within ±1/√inputs, σ = noise/√inputs."""
         bound = 1 / math.sqrt(self.weight.shape[1])
         for mean in (self.weight, self.bias):
             nn.init.uniform_(mean, -bound, bound)

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.rl.rainbow.frames import Keeping
 
 
-@dataclass(frozen=True, kw_only=True)
+@declare("agent", "rainbow", paper="Hessel2018, table 1", extra="rl")
 class RainbowSettings:
-    """The defaults are those of Hessel2018, table 1. Steps are agent steps: an Atari step is four frames."""
+    """Rainbow: double, dueling, distributional, noisy, prioritised and n-step Q-learning.
 
-    learning_rate: float = 6.25e-5
-    adam_epsilon: float = 1.5e-4
-    batch_size: int = 32
-    discount: float = 0.99
-    n_step: int = 3
-    atoms: int = 51
-    lowest: float = -10.0  # v_min: the returns that the distributions are over
-    highest: float = 10.0  # v_max
-    capacity: int = 1_000_000  # transitions that the replay holds, of all copies together
-    learning_starts: int = 20_000  # transitions in the replay before the first update
-    steps_per_update: int = 4
-    target_every: int = 8_000  # steps
-    priority_exponent: float = 0.5  # Hessel2018's ω, the α of Schaul2016
-    correction: float = 0.4  # β of the importance weights at the start; it rises to 1 …
-    correction_steps: int = 50_000_000  # … within so many steps
-    clip_rewards: bool = True  # to [-1, 1]
-    keeping: Keeping = "newest frame"
+    The defaults are those of Hessel2018, table 1. Steps are agent steps: an Atari step is four frames.
+    """
+
+    learning_rate: float = setting("The learning rate of Adam.", default=6.25e-5, above=0)
+    adam_epsilon: float = setting("The ε of Adam.", default=1.5e-4, above=0)
+    batch_size: int = setting("Transitions per update.", default=32, at_least=1)
+    discount: float = setting("The discount γ.", default=0.99, at_least=0, at_most=1)
+    n_step: int = setting("Steps whose rewards a target sums.", default=3, at_least=1)
+    atoms: int = setting("Atoms of a distribution over returns.", default=51, at_least=2)
+    lowest: float = setting("v_min: the lowest atom.", default=-10.0)
+    highest: float = setting("v_max: the highest atom.", default=10.0)
+    capacity: int = setting("Transitions that the replay holds, of all copies.", default=1_000_000, at_least=1)
+    learning_starts: int = setting("Transitions in the replay before the first update.", default=20_000, at_least=1)
+    steps_per_update: int = setting("Environment steps between two updates.", default=4, at_least=1)
+    target_every: int = setting("Steps between two copies to the target network.", default=8_000, at_least=1)
+    priority_exponent: float = setting(
+        "ω of Hessel2018, the α of Schaul2016: how far priorities decide.", default=0.5, at_least=0, at_most=1
+    )
+    correction: float = setting(
+        "β of the importance weights at the start; it rises to 1.", default=0.4, at_least=0, at_most=1
+    )
+    correction_steps: int = setting("Steps within which β rises to 1.", default=50_000_000, at_least=1)
+    clip_rewards: bool = setting("Whether rewards are clipped to [-1, 1].", default=True)
+    keeping: Keeping = setting("How the replay stores observations.", default="newest frame")
 
     def __post_init__(self) -> None:
-        for name in (
-            "batch_size",
-            "n_step",
-            "capacity",
-            "learning_starts",
-            "steps_per_update",
-            "target_every",
-            "correction_steps",
-        ):
-            if getattr(self, name) < 1:
-                raise bad_parameter("RainbowSettings", name, "at least 1", getattr(self, name))
-        for name in ("discount", "priority_exponent", "correction"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise bad_parameter("RainbowSettings", name, "between 0 and 1", getattr(self, name))
-        for name in ("learning_rate", "adam_epsilon"):
-            if not getattr(self, name) > 0:
-                raise bad_parameter("RainbowSettings", name, "a number above 0", getattr(self, name))
-        if self.atoms < 2:
-            raise bad_parameter("RainbowSettings", "atoms", "at least 2", self.atoms)
         if not self.lowest < self.highest:
             raise bad_parameter("RainbowSettings", "highest", f"above lowest, which is {self.lowest}", self.highest)
         if self.learning_starts > self.capacity:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-# A node has so many children, whose sum it is. Two children, as in the usual sum tree, would need 17 levels for 100,000
+# A node is the sum of this many children. Two children, as in the usual sum tree, would need 17 levels for 100,000
 # priorities and so 17 times the handful of numpy calls that a level takes; with 64 children three levels suffice.
 CHILDREN = 64
 
