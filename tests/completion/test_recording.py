@@ -108,7 +108,7 @@ def test_a_saved_recording_comes_back(layer: str, tmp_path: Path) -> None:
 
 def test_a_damaged_or_strange_file_is_refused(tmp_path: Path) -> None:
     path = made(network(), "conv2").save(tmp_path / "recording")
-    with pytest.raises(CheckpointError, match="There is not a recording"):
+    with pytest.raises(CheckpointError, match="There is no recording"):
         Recording.load(tmp_path / "nothing")
     payload = bytearray(path.read_bytes())
     payload[-5] ^= 1
@@ -116,7 +116,7 @@ def test_a_damaged_or_strange_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="damaged"):
         Recording.load(path)
     path.write_bytes(Snapshot({}, {}, {"seed": 1}).to_bytes())
-    with pytest.raises(CheckpointError, match="no recording"):
+    with pytest.raises(CheckpointError, match="not a recording"):
         Recording.load(path)
 
 
