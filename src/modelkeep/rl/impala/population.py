@@ -66,7 +66,7 @@ def ranges_around(settings: ImpalaSettings, factor: float = 3.0) -> dict[str, Ra
 
 @dataclass(frozen=True)
 class PopulationSettings:
-    """How a population evolves; twelve members and these ranges as in Martic2018, the rest as in Jaderberg2017"""
+    """How a population evolves; twelve members and these ranges as in Martic2018, the rest as in Jaderberg2017."""
 
     size: int = 12
     interval: int = 100
