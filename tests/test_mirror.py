@@ -103,9 +103,13 @@ def importers(module: str) -> tuple[str, ...]:
 
 @cache
 def public_names(module: Path) -> frozenset[str]:
-    """The public names that a module defines at its top."""
+    """The public names that a module defines at its top, and those under which it declares methods and data sets."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
     found: set[str] = set()
-    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "declare":
+            found |= {str(each.value).replace("-", "_") for each in node.args[1:] if isinstance(each, ast.Constant)}
+    for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
