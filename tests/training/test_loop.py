@@ -293,3 +293,17 @@ def test_more_micro_batches_than_examples_and_gradients_of_ones_own(fresh: Make,
 
     with pytest.raises(InputError, match="needs whole batches"):
         fit(fresh(), shapes, Own(), Recipe(steps=1, micro_batches=2), seed=0)
+
+
+def test_dropout_and_the_objective_draw_numbers_of_their_own(fresh: Make, shapes: Data) -> None:
+    """If both had one seed, the noise of an adversarial start would be that of the dropout mask."""
+    seen: list[tuple[float, ...]] = []
+
+    def listening(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        seen.append(tuple(torch.rand(4, generator=step.generator).tolist()))
+        seen.append(tuple(torch.rand(4).tolist()))  # what dropout would draw
+        return cross_entropy(model, x, y, step)
+
+    fit(fresh(), shapes, listening, Recipe(steps=3, batch_size=32), seed=0)
+    assert len(seen) == 2 * 3
+    assert len(set(seen)) == len(seen), "the same numbers were drawn twice"
