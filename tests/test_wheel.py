@@ -112,3 +112,7 @@ def test_the_core_runs_alone(empty: Path, tmp_path: Path) -> None:
     audit = [modelkeep, "audit", "modelkeep-out/digits.safetensors", "--data", "digits", "--examples", "30"]
     assert json.loads(_run([*audit, "--out", "again", "--json"], tmp_path))["headline"]
     assert "numba" in _run([modelkeep, "doctor"], tmp_path)  # named as missing
+
+
+def test_the_studies_are_listed_without_the_packages_that_they_run_on(empty: Path, tmp_path: Path) -> None:
+    assert "plasticity" in _run([str(empty / "modelkeep"), "study", "papers"], tmp_path)
