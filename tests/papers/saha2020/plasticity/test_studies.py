@@ -158,7 +158,7 @@ def test_capacities_are_reported_by_network_and_the_effect_of_regularisation_in_
 
 
 @pytest.mark.parametrize(
-    "study", [table_5_1.PLASTICITY, memory.MEMORY, sweep.SWEEP, hypotheses.PHI], ids=lambda s: s.name
+    "study", [table_5_1.PLASTICITY, memory.MEMORY, sweep.SWEEP, hypotheses.PHI], ids=lambda s: s.declared.name
 )
 def test_the_paper_size_holds_the_small_ones_questions(study: Any) -> None:
     small, paper = study.trials("small", 0), study.trials("paper", 0)
