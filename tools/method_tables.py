@@ -11,8 +11,8 @@ from modelkeep.core.registry import declarations, families
 PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 HEAD = """# All methods
 
-Everything that has a name, by family. `modelkeep methods FAMILY NAME` shows one of them on a terminal. This page is made
-from the declarations in the code by `python tools/method_tables.py`.
+Everything that has a name, by family. `modelkeep methods FAMILY NAME` shows one of them on a terminal. This page is
+made from the declarations in the code by `python tools/method_tables.py`.
 """
 
 
