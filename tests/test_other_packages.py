@@ -47,7 +47,7 @@ class Nudge(BoundedAttack):
         best = case.original.clone()
         for _ in range(self.tries):
             moved = case.inside(case.ball.random_point(case.original, case.generator, case.allowed))
-            hit = case.answered(case.view.predict(moved))
+            hit = case.answered(case.view.labels(moved))
             best[hit] = moved[hit]
         return best
 '''
