@@ -22,7 +22,7 @@ from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
 from modelkeep.attack import PGD
 from modelkeep.core.norms import Norm
-from modelkeep.harden import pgd_training
+from modelkeep.harden import PGDTraining
 from modelkeep.training import Recipe, fit
 from modelkeep.training import cross_entropy as plain
 from modelkeep.zoo import datasets
@@ -39,7 +39,7 @@ def networks(train: Data, seed: int) -> dict[str, Model]:
     undefended, hardened = (Model(small_cnn(SHAPE, CLASSES), input_shape=SHAPE, classes=train.classes) for _ in "ab")
     fit(undefended, train, plain, Recipe(epochs=3, learning_rate=2e-3), seed=seed)
     hardened.module.load_state_dict(undefended.module.state_dict())
-    fit(hardened, train, pgd_training(0.1, steps=5), Recipe(epochs=3, learning_rate=2e-3), seed=seed)
+    fit(hardened, train, PGDTraining(radius=0.1, steps=5), Recipe(epochs=3, learning_rate=2e-3), seed=seed)
     return {"": undefended, "_hardened": hardened}
 
 

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
-from modelkeep.harden import Free, fast_training, pgd_training
+from modelkeep.harden import FastTraining, FreeTraining, PGDTraining
 from modelkeep.training import SGD, Objective, OwnGradients, Recipe, fit
 from modelkeep.zoo.architectures import small_cnn
 
@@ -111,11 +111,11 @@ def main() -> None:
 
     rivals: dict[str, Run] = {
         "adversarial_floor": lambda: by_hand(fresh(), data, STEPS, 2.5 / STEPS),
-        "adversarial": lambda: ours(fresh(), data, pgd_training(RADIUS, steps=STEPS)),
+        "adversarial": lambda: ours(fresh(), data, PGDTraining(radius=RADIUS, steps=STEPS)),
         "fast_floor": lambda: by_hand(fresh(), data, 1, 1.25),
-        "fast": lambda: ours(fresh(), data, fast_training(RADIUS)),
+        "fast": lambda: ours(fresh(), data, FastTraining(radius=RADIUS)),
         "free_floor": lambda: free_by_hand(fresh(), data, replays),
-        "free": lambda: ours(fresh(), data, Free(RADIUS), replays),
+        "free": lambda: ours(fresh(), data, FreeTraining(radius=RADIUS), replays),
     }
     if (peer := art_trainer()) is not None:
         rivals["art"] = lambda: peer(fresh(), data)

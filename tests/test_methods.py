@@ -81,7 +81,7 @@ METHODS: dict[str, Method] = {
         answers="labels", norm="l2", radius=0.1, steps=3, recipe=Recipe(steps=3)
     )(m, d, seed=seed),
     "robustness curve": lambda m, d, seed: robustness_curve(m, d, PGD(radius=0.2, steps=3), [0.1, 0.2], seed=seed),
-    "score": lambda m, d, seed: score(m, m, d, radius=0.1, seed=seed),
+    "score": lambda m, d, seed: score(m, m, d, attack=PGD(radius=0.1), seed=seed),
     "judge": lambda m, d, seed: judge(squeezed(m, d), PGD(radius=1.0, steps=3)(m, d, seed=seed)),
     "evade": lambda m, d, seed: evade(squeezed(m, d), d, radius=0.1, steps=3, targets=1, seed=seed),
     "influence, input": lambda m, d, seed: Influence(distribution=Gaussian(0.1, count=3))(m, d, seed=seed),

@@ -82,11 +82,11 @@ EXPORTS = {
     """,
     "guard.store": "Event Lease Principal Store open_store",
     "harden": """
-        DEFENCES METHODS Adversarial AtTemperature Autoencoder BitDepth Contractive Defence Denoise Detected
-        Detector Evaded Foveate Free GradientRegularisation Hardened Jpeg LogitNoise MedianSmoothing RandomResize
-        Scoreboard Scored Setting Trades calibrate defended distil evade fast_training feature_squeezing
-        fgsm_training harden judge make_defences pgd_training score scoreboard together train_detector verdict
-        with_autoencoder with_denoising
+        BitDepth Contractive Defence DefenceMaker Detected Detector Distillation Evaded FGSMTraining
+        FastTraining Foveate FreeTraining GradientRegularisation Hardened Jpeg LogitNoise MedianSmoothing
+        PGDTraining RandomResize Scoreboard Scored Setting Trades calibrate defended distil evade
+        feature_squeezing harden judge make_defences score scoreboard together train_detector with_autoencoder
+        with_denoising
     """,
     "papers.saha2020.scenes": """
         ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask covered execute picture

@@ -25,7 +25,7 @@ from modelkeep.attack.query.square import Square
 from modelkeep.attack.result import Attacked
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import Ball, Norm
-from modelkeep.harden.adversarial import pgd_training
+from modelkeep.harden.adversarial import PGDTraining
 from modelkeep.training import Objective, Recipe, cross_entropy, fit
 from modelkeep.zoo.datasets import load
 
@@ -60,7 +60,7 @@ def digits() -> tuple[Data, Data]:
 
 @pytest.fixture(scope="module")
 def models(digits: tuple[Data, Data]) -> dict[str, Model]:
-    hard = pgd_training(0.15, "linf", steps=4)
+    hard = PGDTraining(radius=0.15, norm="linf", steps=4)
     return {"plain": trained(cross_entropy, digits[0]), "hardened": trained(hard, digits[0])}
 
 
@@ -239,4 +239,4 @@ def test_a_random_model_is_noticed() -> None:
 def test_nonsense_is_refused() -> None:
     model = linear_model(2, (6,), None)
     with pytest.raises(InputError, match="'norm' parameter of Standard must be one of 'linf', 'l2', 'l1'"):
-        Standard(norm="l0", radius=3)(model, data_for(model), seed=0)  # type: ignore[arg-type, unused-ignore]
+        Standard(norm="l0", radius=3)(model, data_for(model), seed=0)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from core.slices.split_networks import CLASSES, STEPS
 from modelkeep import Data, Model
-from modelkeep.harden import pgd_training
+from modelkeep.harden import PGDTraining
 from modelkeep.training.schedules import Step
 from modelkeep.zoo import datasets
 
@@ -63,4 +63,4 @@ def smoothed(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torc
     return functional.cross_entropy(logits + 0.1 * noise, y, label_smoothing=0.1)
 
 
-attacked = pgd_training(0.1, steps=2)
+attacked = PGDTraining(radius=0.1, steps=2)

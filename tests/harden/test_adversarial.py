@@ -15,7 +15,8 @@ from modelkeep import Data, Model
 from modelkeep.attack import PGD
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import Ball, Norm
-from modelkeep.harden import Adversarial, Free, Trades, fast_training, fgsm_training, pgd_training
+from modelkeep.harden import FastTraining, FGSMTraining, FreeTraining, PGDTraining, Trades
+from modelkeep.harden.adversarial import Adversarial
 from modelkeep.training import SGD, Linear, Objective, Recipe, Step, cross_entropy, fit
 from modelkeep.training.batches import Batches
 
@@ -43,13 +44,22 @@ def worst_logistic_loss(model: Model, x: torch.Tensor, y: torch.Tensor, norm: st
     return softplus(-(margin - radius * torch.linalg.vector_norm(weight[1] - weight[0], DUAL[norm]))).mean()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Long(Adversarial):
+    """More steps than any of the methods, which end at the worst input."""
+
+    @property
+    def ascent(self) -> tuple[int, float]:
+        return 60, 0.5
+
+
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_on_logistic_regression_the_margin_is_smaller_by_the_dual_norm(linear: Model, norm: Norm) -> None:
     x, y = batch()
-    found = Adversarial(0.3, norm, 60, 0.5, random_start=True)(linear, x, y, a_step())
+    found = Long(radius=0.3, norm=norm)(linear, x, y, a_step())
     expected = worst_logistic_loss(linear, x, y, norm, 0.3)
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)
-    usual = pgd_training(0.3, norm, steps=10)(linear, x, y, a_step()).item()
+    usual = PGDTraining(radius=0.3, norm=norm, steps=10)(linear, x, y, a_step()).item()
     clean = cross_entropy(linear, x, y, a_step()).item()
     assert clean + 0.95 * (expected.item() - clean) < usual <= expected.item() + 1e-12
     # And so are the gradients of the weights, wherever the worst input does not jump.
@@ -61,19 +71,19 @@ def test_on_logistic_regression_the_margin_is_smaller_by_the_dual_norm(linear: M
 @pytest.mark.parametrize("norm", ["linf", "l2", "l1"])
 def test_one_step_is_enough_where_the_loss_is_linear(linear: Model, norm: Norm) -> None:
     x, y = batch()
-    found = fgsm_training(0.3, norm)(linear, x, y, a_step())
+    found = FGSMTraining(radius=0.3, norm=norm)(linear, x, y, a_step())
     assert found.item() == pytest.approx(worst_logistic_loss(linear, x, y, norm, 0.3).item(), rel=1e-12)
 
 
 def test_fast_goes_one_and_a_quarter_radii_from_a_random_start(linear: Model) -> None:
     x, y = batch()
-    found = fast_training(0.3).attacked(linear, x, y, a_step())
+    found = FastTraining(radius=0.3).attacked(linear, x, y, a_step())
     start = Ball("linf", 0.3).random_point(x, torch.Generator().manual_seed(5))
     loss = torch_cross_entropy(linear.forward(moved := start.clone().requires_grad_()), y)
     (gradient,) = torch.autograd.grad(loss, moved)
     expected = torch.clamp(start + 1.25 * 0.3 * gradient.sign(), x - 0.3, x + 0.3)
     torch.testing.assert_close(found, expected)
-    assert not torch.equal(expected, fgsm_training(0.3).attacked(linear, x, y, a_step()))
+    assert not torch.equal(expected, FGSMTraining(radius=0.3).attacked(linear, x, y, a_step()))
 
 
 def test_a_sure_network_is_attacked_all_the_same(linear: Model) -> None:
@@ -85,7 +95,7 @@ def test_a_sure_network_is_attacked_all_the_same(linear: Model) -> None:
     x = x.float()
     y = sure.predict(x)
     assert float(sure.probs(x).amax(dim=1).median()) == 1  # in single precision there is no gradient left
-    moved = fgsm_training(0.01).attacked(sure, x, y, a_step())
+    moved = FGSMTraining(radius=0.01).attacked(sure, x, y, a_step())
     difference = module.get_parameter("weight")[1] - module.get_parameter("weight")[0]
     expected = x - 0.01 * (2 * y[:, None] - 1) * difference.sign()
     torch.testing.assert_close(moved, expected)
@@ -93,7 +103,7 @@ def test_a_sure_network_is_attacked_all_the_same(linear: Model) -> None:
 
 def test_the_attack_keeps_to_the_bounds_and_to_a_scheduled_radius(fresh: Make) -> None:
     model, x, y = fresh(), torch.rand(8, 1, 8, 8).round(), torch.arange(8)
-    objective = pgd_training(Linear(0.0, 0.2))
+    objective = PGDTraining(radius=Linear(0.0, 0.2))
     assert torch.equal(objective.attacked(model, x, y, a_step(0)), x)
     for number, radius in ((5, 0.1), (10, 0.2)):
         moved = objective.attacked(model, x, y, a_step(number))
@@ -101,8 +111,8 @@ def test_the_attack_keeps_to_the_bounds_and_to_a_scheduled_radius(fresh: Make) -
         assert 0 <= float(moved.min()) <= float(moved.max()) <= 1
 
 
-@pytest.mark.parametrize("make", [pgd_training, fgsm_training, fast_training])
-def test_the_attack_leaves_everything_as_it_was(fresh: Make, make: Callable[[float], Adversarial]) -> None:
+@pytest.mark.parametrize("make", [PGDTraining, FGSMTraining, FastTraining])
+def test_the_attack_leaves_everything_as_it_was(fresh: Make, make: type[Adversarial]) -> None:
     model, x, y = fresh(), torch.rand(8, 1, 8, 8), torch.arange(8)
     module = model.module.train()
     module.get_submodule("1").eval()  # a part that is not trained
@@ -112,7 +122,7 @@ def test_the_attack_leaves_everything_as_it_was(fresh: Make, make: Callable[[flo
     torch.manual_seed(9)
     expected = torch.rand(4)
     torch.manual_seed(9)
-    moved = make(0.1).attacked(model, x, y, a_step())
+    moved = make(radius=0.1).attacked(model, x, y, a_step())
     assert torch.equal(torch.rand(4), expected)  # so dropout draws what it draws without the attack
     assert not moved.requires_grad
     assert [part.training for part in module.modules()] == modes
@@ -123,7 +133,7 @@ def test_the_attack_leaves_everything_as_it_was(fresh: Make, make: Callable[[flo
     assert bool((gradients["0.weight"] == 1).all())
 
 
-@pytest.mark.parametrize("objective", [pgd_training(0.1), Trades(0.1)], ids=["pgd", "trades"])
+@pytest.mark.parametrize("objective", [PGDTraining(radius=0.1), Trades(radius=0.1)], ids=["pgd", "trades"])
 def test_batch_norm_sees_only_what_is_trained_on(fresh: Make, objective: Objective) -> None:
     model, x, y = fresh(), torch.rand(8, 1, 8, 8), torch.arange(8)
     model.module.train()
@@ -137,7 +147,7 @@ def test_free_training_is_the_papers_algorithm(fresh: Make, digits: tuple[Data, 
     data, radius, rate = digits[0].first(50), 0.1, 0.05
     recipe = Recipe(epochs=2, batch_size=20, optimizer=SGD(), learning_rate=rate, replays=replays)
     ours, theirs = (without_dropout(fresh()) for _ in range(2))
-    fitted = fit(ours, data, Free(radius), recipe, seed=4)
+    fitted = fit(ours, data, FreeTraining(radius=radius), recipe, seed=4)
 
     module, order, delta, losses = theirs.module.train(), Batches(len(data), recipe, 4), torch.zeros(20, 1, 8, 8), []
     for number in range(2 * 3 * replays):
@@ -165,7 +175,7 @@ def test_the_first_step_of_free_training_is_plain_and_the_second_is_fgsm(
 ) -> None:
     data = digits[0].first(20)
     free, plain = fresh(), fresh()
-    objective = Free(0.1)
+    objective = FreeTraining(radius=0.1)
     for _ in range(2):  # a second run does not start with what the first one kept
         model = fresh()
         fit(model, data, objective, Recipe(steps=1, batch_size=20, replays=2), seed=0)
@@ -181,11 +191,10 @@ class Stopped(Exception):
     pass
 
 
-@dataclass
-class Stopping(Free):
+@dataclass(frozen=True, kw_only=True)
+class Stopping(FreeTraining):
     """Free training that is stopped at some step, under the same name."""
 
-    name: str = "free"
     stop_at: int = -1
 
     def gradients(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
@@ -210,7 +219,7 @@ def test_free_training_resumes_bit_for_bit(fresh: Make, digits: tuple[Data, Data
 
 @pytest.mark.parametrize(
     "objective",
-    [pgd_training(0.1, "l2"), Trades(0.1, steps=2), fast_training(Linear(0.0, 0.1))],
+    [PGDTraining(radius=0.1, norm="l2"), Trades(radius=0.1, steps=2), FastTraining(radius=Linear(0.0, 0.1))],
     ids=["pgd", "trades", "fast"],
 )
 def test_a_random_start_comes_from_the_seed_alone(fresh: Make, digits: tuple[Data, Data], objective: Objective) -> None:
@@ -224,7 +233,7 @@ def test_a_random_start_comes_from_the_seed_alone(fresh: Make, digits: tuple[Dat
 
 def test_poisson_sampling_may_draw_nobody(fresh: Make, digits: tuple[Data, Data]) -> None:
     recipe = Recipe(steps=12, batch_size=1, sampling="poisson", optimizer=SGD())
-    fitted = fit(without_batch_norm(fresh()), digits[0].first(20), Free(0.1), recipe, seed=0)
+    fitted = fit(without_batch_norm(fresh()), digits[0].first(20), FreeTraining(radius=0.1), recipe, seed=0)
     assert fitted.history[-1].train_loss > 0
 
 
@@ -238,9 +247,9 @@ def test_it_makes_a_network_of_digits_hold(digits: tuple[Data, Data]) -> None:
     robust = {}
     for name, objective, replays in (
         ("plain", cross_entropy, 1),
-        ("pgd", pgd_training(0.15, steps=5), 1),
-        ("fast", fast_training(0.15), 1),
-        ("free", Free(0.15), 4),
+        ("pgd", PGDTraining(radius=0.15, steps=5), 1),
+        ("fast", FastTraining(radius=0.15), 1),
+        ("free", FreeTraining(radius=0.15), 4),
     ):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -261,10 +270,9 @@ def test_it_makes_a_network_of_digits_hold(digits: tuple[Data, Data]) -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     for make, message in (
-        (lambda: pgd_training(0.0), "'radius' parameter of Adversarial must be a number above 0 or a schedule"),
-        (lambda: pgd_training(0.1, steps=0), "'steps' parameter of Adversarial must be at least 1"),
-        (lambda: Adversarial(0.1, "linf", 1, 0.0, random_start=True), "'stride'"),
-        (lambda: Free(-1.0), "'radius' parameter of Free"),
+        (lambda: PGDTraining(radius=0.0), "'radius' parameter of PGDTraining must be a number above 0 or a schedule"),
+        (lambda: PGDTraining(radius=0.1, steps=0), "'steps' parameter of PGDTraining must be at least 1"),
+        (lambda: FreeTraining(radius=-1.0), "'radius' parameter of FreeTraining"),
     ):
         with pytest.raises(InputError, match=message):
             make()

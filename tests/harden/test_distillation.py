@@ -10,8 +10,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy as torch_cross_entropy
 
 from modelkeep import Data, Model
+from modelkeep.attack import PGD
 from modelkeep.core.errors import InputError
-from modelkeep.harden import AtTemperature, distil, score
+from modelkeep.harden import distil, score
+from modelkeep.harden.distillation import AtTemperature
 from modelkeep.training import Recipe, Step, cross_entropy, fit
 
 Make = Callable[[], Model]
@@ -86,7 +88,7 @@ def test_it_hides_the_gradient_and_does_not_hold(digits: tuple[Data, Data]) -> N
     naive = student.predict((held_out.x + 0.25 * gradient.sign()).clamp(0, 1))
     assert float((naive == held_out.y).double().mean()) > 0.5
 
-    scored = score(plain, student, held_out, radius=0.25, seed=0)
+    scored = score(plain, student, held_out, attack=PGD(radius=0.25), seed=0)
     assert scored.clean.value > 0.85
     assert scored.adaptive.value < 0.05
     assert scored.verdict == "does not hold"

@@ -28,7 +28,7 @@ def test_of_a_linear_model_the_gradient_is_the_weights_times_what_is_wrong(linea
     weight, bias = linear.module.parameters()
     wrong = (x @ weight.T + bias).softmax(dim=1) - torch.eye(2)[y]
     expected = (wrong @ weight).square().sum(dim=1).mean().item()  # ∇ₓ CE = Wᵀ (p - y)
-    loss, penalty = terms(GradientRegularisation(0.7), linear, x, y)
+    loss, penalty = terms(GradientRegularisation(strength=0.7), linear, x, y)
     assert penalty == pytest.approx(expected, rel=1e-12)
     assert loss == pytest.approx(cross_entropy(linear, x, y, STEP).item() + 0.7 * expected, rel=1e-12)
 
@@ -39,7 +39,7 @@ def test_the_penalty_is_differentiated_too() -> None:
         module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
     model = Model(module, input_shape=(6,), classes=3, bounds=None)
     x, y = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)), torch.arange(4) % 3
-    objective, weight = GradientRegularisation(2.0), module[0].weight
+    objective, weight = GradientRegularisation(strength=2.0), module[0].weight
     found = objective(model, x, y, STEP)
     assert isinstance(found, tuple)
     found[0].backward()  # type: ignore[no-untyped-call]
@@ -64,7 +64,7 @@ def test_a_stronger_penalty_gives_smaller_gradients_and_none_is_plain_training(
     for strength in (0.0, 3.0):
         model = fresh()
         fit(model, data, GradientRegularisation(strength), recipe, seed=0)
-        size[strength] = terms(GradientRegularisation(1.0), model, data.x, data.y)[1]
+        size[strength] = terms(GradientRegularisation(strength=1.0), model, data.x, data.y)[1]
         if strength == 0.0:
             fit(plain := fresh(), data, cross_entropy, recipe, seed=0)
             for one, other in zip(model.module.parameters(), plain.module.parameters(), strict=True):
@@ -74,7 +74,7 @@ def test_a_stronger_penalty_gives_smaller_gradients_and_none_is_plain_training(
 
 def test_the_strength_may_be_scheduled_and_must_not_be_negative(linear: Model) -> None:
     x, y = torch.ones(1, 6, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
-    loss, _ = terms(GradientRegularisation(Linear(0.0, 1.0)), linear, x, y)
+    loss, _ = terms(GradientRegularisation(strength=Linear(0.0, 1.0)), linear, x, y)
     assert loss == pytest.approx(cross_entropy(linear, x, y, STEP).item(), rel=1e-12)
     with pytest.raises(InputError, match="'strength' parameter of GradientRegularisation"):
-        GradientRegularisation(-1.0)
+        GradientRegularisation(strength=-1.0)

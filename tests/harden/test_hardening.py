@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from modelkeep import Data, Model, Result
-from modelkeep.core.errors import InputError, TrainingError
-from modelkeep.harden import METHODS, Hardened, Trades, harden, pgd_training
+from modelkeep.attack import PGD
+from modelkeep.core.errors import TrainingError
+from modelkeep.core.method import options_of
+from modelkeep.core.registry import declarations, find
+from modelkeep.harden import Hardened, PGDTraining, Trades, harden
 from modelkeep.training import Recipe, Step, cross_entropy, fit
 
 Make = Callable[[], Model]
@@ -43,7 +47,7 @@ def test_it_says_what_was_gained_and_what_it_cost(trained: Make, digits: tuple[D
     model, (train, held_out) = trained(), digits
     before = model.fingerprint()
     recipe = Recipe(epochs=8, batch_size=64, learning_rate=5e-3)
-    found = harden(model, train, "pgd", recipe, held_out=held_out, radius=0.15, seed=0)
+    found = harden(model, train, PGDTraining(radius=0.15), recipe, held_out=held_out, attack=PGD(radius=0.15), seed=0)
     assert found.verdict == "holds"
     assert found.attacked_after.low > found.attacked_before.high
     right = float((model.predict(held_out.x) == held_out.y).double().mean())
@@ -62,17 +66,20 @@ def test_it_says_what_was_gained_and_what_it_cost(trained: Make, digits: tuple[D
     assert again.training.history == found.training.history
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_goes_by_its_name(trained: Make, digits: tuple[Data, Data], method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", declarations("hardening"))
+def test_every_method_goes_by_its_name(trained: Make, digits: tuple[Data, Data], name: str, tmp_path: Path) -> None:
     model, train = trained(), digits[0].first(128)
     start = bits(model)
     recipe = Recipe(epochs=4, batch_size=64, learning_rate=1e-3)
     checkpoint = tmp_path / "run.safetensors"
+    kind, attack = find("hardening", name).load(), PGD(norm="l2", radius=0.3)
+    bounded = {"radius": 0.3, "norm": "l2"} if any(each.name == "radius" for each in options_of(kind)) else {}
+    method = kind(**bounded)
     found = harden(
-        model, train, method, recipe, held_out=digits[1].first(40), norm="l2", radius=0.3, seed=0, checkpoint=checkpoint
+        model, train, method, recipe, held_out=digits[1].first(40), attack=attack, seed=0, checkpoint=checkpoint
     )
-    assert found.method == method
-    assert found.training.recipe.replays == (4 if method == "free" else 1)
+    assert found.method == name
+    assert found.training.recipe.replays == (4 if name == "free" else 1)
     assert found.training.history[-1].step == 8  # free: one epoch of two batches, four times each
     assert bits(model) != start
     # Once more: the finished training is found in the checkpoint, and the result is the same.
@@ -83,8 +90,7 @@ def test_every_method_goes_by_its_name(trained: Make, digits: tuple[Data, Data],
         method,
         recipe,
         held_out=digits[1].first(40),
-        norm="l2",
-        radius=0.3,
+        attack=attack,
         seed=0,
         checkpoint=checkpoint,
     )
@@ -94,21 +100,26 @@ def test_every_method_goes_by_its_name(trained: Make, digits: tuple[Data, Data],
 
 
 def test_an_objective_of_ones_own(trained: Make, digits: tuple[Data, Data]) -> None:
-    model, objective = trained(), Trades(0.1, "l2", beta=1.0, steps=2)
-    found = harden(
-        model, digits[0].first(64), objective, Recipe(steps=2), held_out=digits[1].first(20), radius=0.1, seed=0
-    )
-    assert found.method == repr(objective)
+    def doubled(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        return 2 * functional.cross_entropy(model.forward(x), y)
+
+    for method, name in ((Trades(radius=0.1, norm="l2", beta=1.0, steps=2), "trades"), (doubled, "doubled")):
+        few = digits[1].first(20)
+        found = harden(
+            trained(), digits[0].first(64), method, Recipe(steps=2), held_out=few, attack=PGD(radius=0.1), seed=0
+        )
+        assert found.method.endswith(name)
+        assert found.training.objective.endswith(name if method is doubled else "beta=1.0, steps=2)")
 
 
 def test_what_fails_leaves_the_model_as_it_was(trained: Make, digits: tuple[Data, Data]) -> None:
     def breaking(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
-        return pgd_training(0.1)(model, x, y, step) * (float("nan") if step.number == 3 else 1)
+        return PGDTraining(radius=0.1)(model, x, y, step) * (float("nan") if step.number == 3 else 1)
 
     model = trained()
     start = bits(model)
     with pytest.raises(TrainingError):
-        harden(model, digits[0], breaking, Recipe(steps=9), held_out=digits[1].first(20), radius=0.1, seed=0)
+        harden(
+            model, digits[0], breaking, Recipe(steps=9), held_out=digits[1].first(20), attack=PGD(radius=0.1), seed=0
+        )
     assert bits(model) == start
-    with pytest.raises(InputError, match=r"'method' parameter of harden must be one of 'pgd', .*Got 'magic'"):
-        harden(model, digits[0], "magic", Recipe(steps=9), held_out=digits[1], radius=0.1, seed=0)

@@ -54,7 +54,7 @@ def line() -> Data:
 
 def test_the_accuracies_are_those_that_one_counts(line: Data) -> None:
     # Within 0.2 of the threshold, which is 40 % of the line, an attack wins; the other model's threshold is 0.1 off.
-    scored = score(model(0.5), model(0.6), line, radius=0.2, seed=0)
+    scored = score(model(0.5), model(0.6), line, attack=PGD(radius=0.2), seed=0)
     assert scored.undefended.value == pytest.approx(0.6, abs=0.005)
     assert scored.clean.value == pytest.approx(0.9, abs=0.005)
     # Class 1 stands from 0.8 on and class 0 until 0.4, whoever moved it by 0.2.
@@ -66,12 +66,12 @@ def test_the_accuracies_are_those_that_one_counts(line: Data) -> None:
 
 def test_a_defence_without_a_gradient_does_not_hold_against_whoever_knows_it(line: Data) -> None:
     defended = model(0.5, Steps())
-    blind = score(model(), defended, line, radius=0.2, seed=0)
+    blind = score(model(), defended, line, attack=PGD(radius=0.2), seed=0)
     assert blind.adaptive.value > 0.85  # without a gradient to follow, only random starts find anything
     assert any("masked gradients suspected" in note for note in blind.health)
     assert blind.ignoring.value == pytest.approx(0.6, abs=0.01)  # and the one that ignores the defence shows it
     assert blind.verdict != "holds"
-    knowing = score(model(), Defence(defended, bpda(defended, "front")), line, radius=0.2, seed=0)
+    knowing = score(model(), Defence(defended, bpda(defended, "front")), line, attack=PGD(radius=0.2), seed=0)
     assert knowing.adaptive.value == pytest.approx(0.6, abs=0.01)
     assert knowing.health == ()
 
@@ -82,7 +82,7 @@ def test_a_defence_with_other_weights_holds_where_it_is_better(line: Data) -> No
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x.sum(dim=1, keepdim=True) - 0.5
 
-    scored = score(model(0.5, Sum()), model(), line, radius=0.2, seed=0)
+    scored = score(model(0.5, Sum()), model(), line, attack=PGD(radius=0.2), seed=0)
     assert scored.undefended.value == pytest.approx(0.2, abs=0.01)
     assert scored.adaptive.value == pytest.approx(0.6, abs=0.01)
     assert scored.verdict == "holds"
@@ -90,12 +90,12 @@ def test_a_defence_with_other_weights_holds_where_it_is_better(line: Data) -> No
 
 def test_a_random_defence_is_attacked_in_the_mean(line: Data) -> None:
     defended = model(0.5, Noise())
-    alone = score(model(), defended, line, radius=0.2, seed=0)
+    alone = score(model(), defended, line, attack=PGD(radius=0.2), seed=0)
     assert any("random" in note for note in alone.health)
-    known = score(model(), Defence(defended, eot(defended, 8)), line, radius=0.2, seed=0)
+    known = score(model(), Defence(defended, eot(defended, 8)), line, attack=PGD(radius=0.2), seed=0)
     assert not any("random" in note for note in known.health)
     assert known.adaptive.value == pytest.approx(0.6, abs=0.05)
-    again = score(model(), Defence(defended, eot(defended, 8)), line, radius=0.2, seed=0)
+    again = score(model(), Defence(defended, eot(defended, 8)), line, attack=PGD(radius=0.2), seed=0)
     assert (again.clean, again.adaptive, again.ignoring) == (known.clean, known.adaptive, known.ignoring)
 
 
@@ -109,7 +109,11 @@ def test_the_undefended_network_is_attacked_once_for_all(line: Data) -> None:
 
     undefended, first, second = model(), model(0.6), model(0.7)
     found = scoreboard(
-        undefended, {"near": first, "far": Defence(second)}, line, norm="l2", radius=0.1, attack=Counting, seed=0
+        undefended,
+        {"near": first, "far": Defence(second)},
+        line,
+        attack=Counting(norm="l2", radius=0.1, steps=5),
+        seed=0,
     )
     assert attacked == [undefended, first, second]
     assert list(found.scores) == ["near", "far"]
@@ -126,7 +130,7 @@ def test_the_undefended_network_is_attacked_once_for_all(line: Data) -> None:
     assert isinstance(Result.from_json(one.to_json()), Scored)
     assert ("verdict", one.verdict) in one.rows()
     with pytest.raises(InputError, match="at least one named defence"):
-        scoreboard(undefended, {}, line, radius=0.1, seed=0)
+        scoreboard(undefended, {}, line, attack=PGD(radius=0.1), seed=0)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8], ids=["none", "some", "most"])
@@ -152,6 +156,6 @@ def test_a_model_that_only_guesses_holds_nothing() -> None:
         for model, slope in ((weak, 1.0), (constant, 0.0)):
             model.module.get_parameter("weight").copy_(torch.tensor([[-slope], [slope]]))
             model.module.get_parameter("bias").copy_(torch.tensor([0.4, -0.4]) if slope else torch.tensor([0.0, 2.0]))
-    found = score(weak, constant, data, radius=0.35, seed=0)
+    found = score(weak, constant, data, attack=PGD(radius=0.35), seed=0)
     assert found.adaptive.low > found.undefended.high
     assert found.verdict == "does not hold"

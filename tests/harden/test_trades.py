@@ -35,7 +35,7 @@ def test_the_divergence_is_that_of_an_input_at_the_edge(linear: Model) -> None:
     random = torch.Generator().manual_seed(1)
     for label in (0, 1, 0, 1, 1):
         x = torch.randn(1, 6, dtype=torch.float64, generator=random)
-        loss, divergence = terms(Trades(0.2, beta=3.0, steps=20), linear, x, torch.tensor([label]))
+        loss, divergence = terms(Trades(radius=0.2, beta=3.0, steps=20), linear, x, torch.tensor([label]))
         clean = Categorical(logits=x @ weight.T + bias)
         way = 0.2 * (weight[1] - weight[0]).sign()
         edges = [kl_divergence(clean, Categorical(logits=(x + s * way) @ weight.T + bias)).item() for s in (1, -1)]
@@ -58,7 +58,7 @@ def test_the_divergence_vanishes_with_the_radius(linear: Model) -> None:
 
 def test_without_a_radius_it_is_plain_training(fresh: Make, digits: tuple[Data, Data]) -> None:
     one, other, data, recipe = fresh(), fresh(), digits[0].first(40), Recipe(steps=4, batch_size=20)
-    fit(one, data, Trades(Linear(0.0, 0.0)), recipe, seed=0)
+    fit(one, data, Trades(radius=Linear(0.0, 0.0)), recipe, seed=0)
     fit(other, data, cross_entropy, recipe, seed=0)
     ours, theirs = one.module.state_dict(), other.module.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -74,7 +74,9 @@ def test_a_larger_beta_trades_accuracy_on_the_examples_for_sameness_around_them(
                 torch.nn.Flatten(), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
             )
         model = Model(module, input_shape=(1, 8, 8), classes=train.classes)
-        fitted = fit(model, train, Trades(0.15, beta=beta, steps=4), Recipe(epochs=8, learning_rate=5e-3), seed=0)
+        fitted = fit(
+            model, train, Trades(radius=0.15, beta=beta, steps=4), Recipe(epochs=8, learning_rate=5e-3), seed=0
+        )
         robust[beta] = PGD(radius=0.15, steps=20)(model, held_out, seed=0).robust_accuracy
         assert fitted.history[-1].metrics["divergence"] > 0
     assert robust[6.0].low > robust[0.0].high + 0.1
@@ -88,4 +90,4 @@ def test_what_makes_no_sense_is_refused() -> None:
     ):
         radius, beta, steps = settings
         with pytest.raises(InputError, match=message):
-            Trades(radius, beta=beta, steps=steps)
+            Trades(radius=radius, beta=beta, steps=steps)

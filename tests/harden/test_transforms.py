@@ -13,7 +13,7 @@ from modelkeep.attack import PGD
 from modelkeep.attack.adaptive import bpda, eot
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.errors import InputError
-from modelkeep.harden.adversarial import pgd_training
+from modelkeep.harden.adversarial import PGDTraining
 from modelkeep.harden.jpeg import Jpeg
 from modelkeep.harden.squeezing import BitDepth
 from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defended
@@ -132,7 +132,7 @@ def test_random_resizing_falls_further_to_eot_than_to_what_transfers(trained: Mo
         """Of the deployed model, on inputs that make `model` as wrong as it gets; the mean of ten draws."""
         with made.frozen(seed=0):
             step = Step(0, 1, 1, generator=torch.Generator().manual_seed(0))
-            moved = pgd_training(0.1, "linf", steps=15).attacked(model, data.x, data.y, step)
+            moved = PGDTraining(radius=0.1, norm="linf", steps=15).attacked(model, data.x, data.y, step)
             return sum(float((made.predict(moved) == data.y).double().mean()) for _ in range(10)) / 10
 
     assert accuracy(eot(made, 10)) < accuracy(trained) - 0.05

@@ -16,7 +16,7 @@ from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
 from modelkeep.cli.explain import explain
 from modelkeep.cli.extract import ExtractCommand, extract
-from modelkeep.cli.harden import harden
+from modelkeep.cli.harden import HardenCommand, harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
 from modelkeep.core.errors import ModelKeepError
@@ -36,7 +36,7 @@ app.command()(demo)
 app.command()(audit)
 app.command(cls=method_command("explainer", "integrated-gradients", without=("call",)))(explain)
 app.command(cls=AttackCommand)(attack)
-app.command()(harden)
+app.command(cls=HardenCommand)(harden)
 app.command(cls=method_command("mitigation", "experts", selectors=("--mitigate",)))(bias)
 app.command(cls=ExtractCommand)(extract)
 app.command()(complete)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from modelkeep.cli.method_options import chosen_method, list_methods, make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
     Device,
@@ -19,14 +20,17 @@ from modelkeep.cli.model_options import (
     training_data,
 )
 
-MethodName = Literal["pgd", "trades", "fast", "fgsm", "free", "gradient", "distil"]
+HardenCommand = method_command("hardening", "pgd")
 
 
 def harden(
-    model: ModelSource,
-    data: DataSource,
-    eps: Annotated[float, typer.Option(help="How far an attacker may move an input, in the data's units.")],
-    method: Annotated[MethodName, typer.Option(help="How to train.")] = "pgd",
+    context: typer.Context,
+    model: ModelSource = "",
+    data: DataSource = "",
+    radius: Annotated[
+        float | None, typer.Option("--radius", "--eps", help="How far an attacker may move an input, in its units.")
+    ] = None,
+    method: Annotated[str, typer.Option(help="How to train. --list shows all; with --help, its settings.")] = "pgd",
     compare: Annotated[
         bool,
         typer.Option("--compare", help="Make every defence, and see which hold against an attack that knows them."),
@@ -57,31 +61,46 @@ def harden(
     seed: Seed = 0,
     device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print harden.json instead of the summary.")] = False,
+    show_list: Annotated[
+        bool, typer.Option("--list", help="Print all methods and defences, and do nothing else.")
+    ] = False,
 ) -> None:
     """Harden a model: train it against attacks, and report clean accuracy, attacked accuracy and cost.
 
     Give data that the model was not trained on (of a built-in set, its test part is taken). After Ctrl-C the same
     command goes on. Examples:
 
-    * `modelkeep harden model.safetensors --data digits --eps 0.1`
+    * `modelkeep harden model.safetensors --data digits --radius 0.1`
 
-    * `modelkeep harden model.safetensors --data digits --eps 0.1 --method free --save hard.safetensors`
+    * `modelkeep harden model.safetensors --data digits --radius 0.1 --method free --save hard.safetensors`
 
-    * `modelkeep harden model.safetensors --data test.npz --train train.npz --norm l2 --eps 0.5 --method trades`
+    * `modelkeep harden model.safetensors --data test.npz --train train.npz --norm l2 --radius 0.5 --method trades`
 
-    * `modelkeep harden model.safetensors --data digits --eps 0.1 --compare` (which defences hold?)
+    * `modelkeep harden model.safetensors --data digits --radius 0.1 --compare` (which defences hold?)
+
+    * `modelkeep harden --method trades --help` (the settings of TRADES)
+
+    * `modelkeep harden --list`
     """
     from rich.console import Console
 
     from modelkeep.attack import PGD, Standard
     from modelkeep.cli.output import show_files
+    from modelkeep.cli.study import print_table
     from modelkeep.core import progress
     from modelkeep.core.errors import InputError
+    from modelkeep.core.method import options_of
     from modelkeep.harden import Setting, make_defences, scoreboard
     from modelkeep.harden import harden as hardened
     from modelkeep.report import hardening_page
     from modelkeep.training import Adam, Recipe
 
+    if show_list:
+        rows = [[family, *row] for family in ("hardening", "defence") for row in list_methods(family)]
+        print_table([[row[0], row[1], *row[3:]] for row in rows], ["family", "name", "what it does", "paper"])
+        return
+    if not model or not data or radius is None:
+        raise InputError("Name the model, the data and the radius: modelkeep harden MODEL --data DATA --radius 0.1.")
     if save is not None and save.suffix != ".safetensors":
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     if defence and not compare:
@@ -90,22 +109,22 @@ def harden(
     examined = examined.sample(min(examples, len(examined)), seed)
     learned = training_data(data, train, label, "Hardening needs")
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
-    measure = Standard if attack == "standard" else PGD
+    measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=radius)
+    bounded = {each.name for each in options_of(chosen_method(context))} & {"norm", "radius"}  # some need neither
+    chosen = make_method(context, **{name: {"norm": norm, "radius": radius}[name] for name in bounded})
     checkpoint = out / "harden.checkpoint"
     found: Any
     with progress.show():
         if compare:
-            defences = make_defences(loaded, Setting(learned, recipe, norm, eps, seed), defence or None)
-            found = scoreboard(loaded, defences, examined, norm=norm, radius=eps, attack=measure, seed=seed)
+            defences = make_defences(loaded, Setting(learned, recipe, norm, radius, seed), defence or None)
+            found = scoreboard(loaded, defences, examined, attack=measure, seed=seed)
         else:
             found = hardened(
                 loaded,
                 learned,
-                method,
+                chosen,
                 recipe,
                 held_out=examined,
-                norm=norm,
-                radius=eps,
                 attack=measure,
                 seed=seed,
                 checkpoint=checkpoint,

@@ -1,11 +1,11 @@
-"""Every defence by its name, ready to be scored: the defended model, and what an attacker uses who knows it."""
+"""The defences that a scoreboard compares: each makes the defended model, and what an attacker uses who knows it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Any
 
 from torch import nn
 
@@ -13,20 +13,20 @@ from modelkeep.attack.adaptive import bpda, eot
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
+from modelkeep.core.method import declare, options_of, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Norm
+from modelkeep.core.registry import declarations
 from modelkeep.explain.places import last_feature_map
+from modelkeep.harden.adversarial import PGDTraining
 from modelkeep.harden.autoencoder import Contractive, with_autoencoder
 from modelkeep.harden.denoising import with_denoising
-from modelkeep.harden.hardening import METHODS, train_hardened
+from modelkeep.harden.hardening import Method, train_hardened
 from modelkeep.harden.jpeg import Jpeg
 from modelkeep.harden.score import Defence
 from modelkeep.harden.squeezing import BitDepth, MedianSmoothing
 from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defended
 from modelkeep.training import Recipe, fit
-
-SAMPLES = 10
-"""How many draws the attacker averages over who knows that a defence is random."""
 
 
 @dataclass(frozen=True)
@@ -40,93 +40,188 @@ class Setting:
     seed: int
 
 
-Made = Callable[[Model, Setting], Defence]
+class DefenceMaker:
+    """Makes a defence of a model; a declared subclass is compared by `modelkeep harden --compare`."""
+
+    def fits(self, model: Model) -> bool:
+        """Whether it can be made of this model."""
+        return True
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The defence, of a copy of the model."""
+        raise NotImplementedError
 
 
 def make_defences(model: Model, setting: Setting, names: Iterable[str] | None = None) -> dict[str, Defence]:
-    """The defences of these names (None: all that fit the model), each of a copy of the model."""
-    chosen = applicable(model) if names is None else tuple(names)
-    if unknown := [name for name in chosen if name not in DEFENCES]:
-        raise InputError(f"There is no defence '{unknown[0]}'. There are: {', '.join(DEFENCES)}.")
-    made = {}
+    """The hardenings and defences of these names (None: all that fit the model), each of a copy of the model."""
+    made: dict[str, Defence] = {}
+    known = {**declarations("hardening"), **declarations("defence")}
+    chosen = list(known) if names is None else [_registered(name) for name in names]
+    if unknown := [name for name in chosen if name not in known]:
+        raise InputError(f"There is no defence '{unknown[0]}'. There are: {', '.join(known)}.")
     with progress.task("making defences", len(chosen)) as task:
         for name in chosen:
             task.advance(0, name)
-            made[name] = DEFENCES[name](model, setting)
+            kind = known[name].load()
+            if known[name].family == "hardening":
+                made[name] = _train(_for_radius(kind, setting), model, setting)
+            elif names is not None or kind().fits(model):
+                made[name] = kind().make(model, setting)
             task.advance()
     return made
 
 
-def applicable(model: Model) -> tuple[str, ...]:
-    """The defences that can be made of this model: of pictures all, of anything else those that need none."""
-    pictures = len(model.input_shape) == 3
-    bounded = model.bounds is not None
-    wanted = {**dict.fromkeys(FOR_PICTURES, pictures), **dict.fromkeys(FOR_BOUNDED, pictures and bounded)}
-    if pictures and last_feature_map(model) is None:
-        wanted["denoising + pgd"] = False
-    return tuple(name for name in DEFENCES if wanted.get(name, True))
+def _registered(name: str) -> str:
+    """The name in the registry; until version 0.1 it was `bit depth` or `denoising + pgd`."""
+    return name.replace(" + ", "-").replace(" ", "-")
 
 
-def _trained(method: str, model: Model, setting: Setting) -> Defence:
-    trained = _copy(model)
-    train_hardened(
-        trained,
-        setting.train,
-        method,
-        setting.recipe,
-        norm=setting.norm,
-        radius=setting.radius,
-        seed=setting.seed,
-    )
+def _for_radius(kind: type[Any], setting: Setting) -> Method:
+    """The hardening against an attacker of that norm and radius; some need neither."""
+    given = {"norm": setting.norm, "radius": setting.radius}
+    made: Method = kind(**{each.name: given[each.name] for each in options_of(kind) if each.name in given})
+    return made
+
+
+def _train(method: Method, model: Model, setting: Setting) -> Defence:
+    trained = Model.from_card(copy.deepcopy(model.module), model.card, model.device)
+    train_hardened(trained, setting.train, method, setting.recipe, seed=setting.seed)
     return Defence(trained)
 
 
-def _denoising(model: Model, setting: Setting) -> Defence:
-    place = last_feature_map(model)
-    assert place is not None  # `applicable` has looked
-    return _trained("pgd", with_denoising(model, (place,), seed=setting.seed), setting)
-
-
-def _autoencoder(model: Model, setting: Setting) -> Defence:
-    in_front = with_autoencoder(model, seed=setting.seed)
-    recipe = replace(setting.recipe, trainable=("transform",))
-    fit(in_front, setting.train, Contractive(noise=setting.radius), recipe, seed=setting.seed)
-    return Defence(in_front)
+def _are_pictures(model: Model) -> bool:
+    return len(model.input_shape) == 3
 
 
 def _bounds(model: Model) -> tuple[float, float]:
-    assert model.bounds is not None  # `applicable` has looked
+    if model.bounds is None:
+        raise InputError("This defence works within the bounds of the inputs, and the model has none.")
     return model.bounds
 
 
-def _without_gradient(transform: Callable[[Model], nn.Module], model: Model, _: Setting) -> Defence:
-    changed = defended(model, transform(model))
+def _without_gradient(model: Model, transform: nn.Module) -> Defence:
+    changed = defended(model, transform)
     return Defence(changed, adaptive=bpda(changed, "transform"))
 
 
-def _random(transform: nn.Module, model: Model, _: Setting) -> Defence:
-    changed = defended(model, transform)
-    return Defence(changed, adaptive=eot(changed, SAMPLES))
+@dataclass(frozen=True, kw_only=True)
+class RandomDefence(DefenceMaker):
+    """A defence that draws random numbers; the attacker who knows it averages over them."""
+
+    samples: int = setting("Draws that the attacker averages over.", default=10, at_least=1)
 
 
-def _smooth(transform: nn.Module, model: Model, _: Setting) -> Defence:
-    return Defence(defended(model, transform))
+@declare("defence", "denoising-pgd", paper="Xie2019b; Saha2020, section 2.3.1")
+class DenoisingDefence(DefenceMaker):
+    """A denoising block after the last feature map, and PGD training."""
+
+    def fits(self, model: Model) -> bool:
+        """Whether it has a feature map."""
+        return _are_pictures(model) and last_feature_map(model) is not None
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The network with the block, trained."""
+        if (place := last_feature_map(model)) is None:
+            raise InputError("The model has no feature map to denoise.")
+        training = PGDTraining(radius=setting.radius, norm=setting.norm)
+        return _train(training, with_denoising(model, (place,), seed=setting.seed), setting)
 
 
-def _copy(model: Model) -> Model:
-    return Model.from_card(copy.deepcopy(model.module), model.card, model.device)
+@declare("defence", "autoencoder", paper="Gu2014; Saha2020, section 2.3.1")
+class AutoencoderDefence(DefenceMaker):
+    """A contractive autoencoder in front, trained on inputs with noise of the radius."""
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The autoencoder, trained, and the network behind it as it was."""
+        in_front = with_autoencoder(model, seed=setting.seed)
+        recipe = replace(setting.recipe, trainable=("transform",))
+        fit(in_front, setting.train, Contractive(noise=setting.radius), recipe, seed=setting.seed)
+        return Defence(in_front)
 
 
-DEFENCES: dict[str, Made] = {
-    **{method: partial(_trained, method) for method in METHODS},
-    "denoising + pgd": _denoising,
-    "autoencoder": _autoencoder,
-    "jpeg": partial(_without_gradient, lambda model: Jpeg(50, _bounds(model))),
-    "bit depth": partial(_without_gradient, lambda model: BitDepth(3, _bounds(model))),
-    "median": partial(_smooth, MedianSmoothing(2)),
-    "foveation": partial(_smooth, Foveate(0.8)),
-    "random resizing": partial(_random, RandomResize(0.8)),
-    "logit noise": partial(_random, LogitNoise(1.0)),
-}
-FOR_PICTURES = ("denoising + pgd", "median", "foveation", "random resizing")
-FOR_BOUNDED = ("jpeg", "bit depth")
+@declare("defence", "jpeg", paper="Dziugaite2016")
+class JpegDefence(DefenceMaker):
+    """JPEG compression of the input."""
+
+    quality: int = setting("As in image files.", default=50, at_least=1, at_most=100)
+
+    def fits(self, model: Model) -> bool:
+        """Whether the inputs are pictures within bounds."""
+        return _are_pictures(model) and model.bounds is not None
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The compression in front, and straight through it for the attacker."""
+        return _without_gradient(model, Jpeg(self.quality, _bounds(model)))
+
+
+@declare("defence", "bit-depth", paper="Xu2018")
+class BitDepthDefence(DefenceMaker):
+    """Values of the input rounded to few levels."""
+
+    bits: int = setting("2^bits levels.", default=3, at_least=1, at_most=16)
+
+    def fits(self, model: Model) -> bool:
+        """Whether the inputs are pictures within bounds."""
+        return _are_pictures(model) and model.bounds is not None
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The rounding in front, and straight through it for the attacker."""
+        return _without_gradient(model, BitDepth(self.bits, _bounds(model)))
+
+
+@declare("defence", "median", paper="Xu2018")
+class MedianDefence(DefenceMaker):
+    """The median of the pixels around each pixel."""
+
+    size: int = setting("The side of the window, in pixels.", default=2, at_least=2)
+
+    def fits(self, model: Model) -> bool:
+        """Whether the inputs are pictures."""
+        return _are_pictures(model)
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The median in front; it has a gradient."""
+        return Defence(defended(model, MedianSmoothing(self.size)))
+
+
+@declare("defence", "foveation", paper="Luo2015")
+class FoveationDefence(DefenceMaker):
+    """Only the middle of the picture, at full size."""
+
+    share: float = setting("Of each side.", default=0.8, above=0, at_most=1)
+
+    def fits(self, model: Model) -> bool:
+        """Whether the inputs are pictures."""
+        return _are_pictures(model)
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The crop in front; it has a gradient."""
+        return Defence(defended(model, Foveate(self.share)))
+
+
+@declare("defence", "random-resizing", paper="Xie2018")
+class RandomResizingDefence(RandomDefence):
+    """The picture at a random size and place."""
+
+    smallest: float = setting("The smallest share of its size.", default=0.8, above=0, at_most=1)
+
+    def fits(self, model: Model) -> bool:
+        """Whether the inputs are pictures."""
+        return _are_pictures(model)
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The resizing in front, and its mean for the attacker."""
+        changed = defended(model, RandomResize(self.smallest))
+        return Defence(changed, adaptive=eot(changed, self.samples))
+
+
+@declare("defence", "logit-noise", paper="Nguyen2018")
+class LogitNoiseDefence(RandomDefence):
+    """Gaussian noise on the logits."""
+
+    scale: float = setting("Its standard deviation.", default=1.0, at_least=0)
+
+    def make(self, model: Model, setting: Setting) -> Defence:
+        """The noise behind the network, and its mean for the attacker."""
+        changed = defended(model, LogitNoise(self.scale))
+        return Defence(changed, adaptive=eot(changed, self.samples))

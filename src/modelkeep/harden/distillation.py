@@ -1,4 +1,4 @@
-"""Defensive distillation (Papernot2016): a network that learns the softened answers of another one.
+"""Defensive distillation (Papernot2016b): a network that learns the softened answers of another one.
 
 It hides the gradient and does not make the network robust (Carlini2017): the score says so.
 """
@@ -13,13 +13,14 @@ from torch.nn.functional import cross_entropy
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.training import SoftAnswers, Step
 
 
 @dataclass(frozen=True)
 class AtTemperature:
-    """The cross-entropy of the labels under the softmax at a `temperature` (equation 5.5): how the teacher is trained.
+    """The cross-entropy of the labels under the softmax at a `temperature` (Saha2020, eq. 5.5): the teacher's.
 
     Deployed at temperature 1, the network's logits are as many times larger, and the softmax saturates.
     """
@@ -32,6 +33,16 @@ class AtTemperature:
 
     def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         return cross_entropy(model.forward(x) / self.temperature, y)
+
+
+@declare("hardening", "distil", paper="Papernot2016b; Saha2020, eq. 5.5")
+class Distillation:
+    """A teacher is trained at a temperature, and the network learns its softened answers.
+
+    It hides the gradient and does not make the network robust: the score says so.
+    """
+
+    temperature: float = setting("Of the softmax, in the training of both.", default=20.0, above=0, below=math.inf)
 
 
 def distil(teacher: Model, data: Data, *, temperature: float = 20.0, batch_size: int = 512) -> SoftAnswers:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch.nn.functional import cross_entropy
 
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.training import Loss, Schedule, Step, at
 
 
-@dataclass(frozen=True)
+@declare("hardening", "gradient", paper="Ross2018; Saha2020, section 2.3.1")
 class GradientRegularisation:
-    """The mean over the batch of CE(f(x), y) + `strength` · ‖∇ₓ CE(f(x), y)‖₂².
+    """The mean over the batch of CE(f(x), y) + strength · ‖∇ₓ CE(f(x), y)‖₂².
 
     Differentiates twice, which needs no attack but takes about three times as long as plain training.
     """
 
-    strength: float | Schedule = 1.0
+    strength: float | Schedule = setting("The weight of the penalty: a number, or a schedule of them.", default=1.0)
 
     def __post_init__(self) -> None:
         if not callable(self.strength) and not self.strength >= 0:

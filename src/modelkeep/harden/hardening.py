@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelkeep.attack.base import BoundedAttack
-from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.core import plots
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declaration_of
 from modelkeep.core.model import Model
-from modelkeep.core.norms import Norm
 from modelkeep.core.results import Estimate, Result, measured
-from modelkeep.harden.adversarial import Free, fast_training, fgsm_training, pgd_training
-from modelkeep.harden.distillation import AtTemperature, distil
-from modelkeep.harden.gradient_regularisation import GradientRegularisation
+from modelkeep.harden.adversarial import FreeTraining
+from modelkeep.harden.distillation import AtTemperature, Distillation, distil
 from modelkeep.harden.score import Verdict, useful, verdict
-from modelkeep.harden.trades import Trades
 from modelkeep.training import Fitted, Objective, OwnGradients, Recipe, cross_entropy, fit
 from modelkeep.training.part import load_into, tensors_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OBJECTIVES: dict[str, Callable[[float, Norm], Objective | OwnGradients]] = {
-    "pgd": pgd_training,
-    "fgsm": fgsm_training,
-    "fast": fast_training,
-    "free": Free,
-    "trades": Trades,
-    "gradient": lambda radius, norm: GradientRegularisation(),
-}
-METHODS = (*OBJECTIVES, "distil")
-REPLAYS = 4
-TEMPERATURE = 20.0
+Method = Objective | OwnGradients | Distillation
+"""How a network is hardened: an objective, or the two trainings of distillation."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,14 +74,12 @@ class Hardened(Result, kind="hardened"):
 def harden(
     model: Model,
     data: Data,
-    method: str | Objective | OwnGradients,
+    method: Method,
     recipe: Recipe,
     *,
     held_out: Data,
-    norm: Norm = "linf",
-    radius: float,
-    attack: type[BoundedAttack] = PGD,
-    seed: int,
+    attack: BoundedAttack,
+    seed: int = 0,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 60.0,
 ) -> Hardened:
@@ -105,13 +88,10 @@ def harden(
     Args:
         model: Mostly one that is trained already: hardening goes on from its weights, and is compared with it.
         data: What it is trained on.
-        method: "pgd", "fgsm", "fast", "free", "trades", "gradient" or "distil" with their usual settings, or an
-            objective with settings of your own. "free" replays each batch 4 times in as many times fewer epochs,
-            unless the recipe has replays; "distil" trains a teacher first, by the same recipe at temperature 20.
+        method: One of the family "hardening", such as `PGDTraining(radius=0.1)`, or any objective. `Distillation`
+            trains a teacher first, by the same recipe.
         recipe: How it is trained.
         held_out: What all accuracies are measured on.
-        norm: "linf", "l2" or "l1".
-        radius: How far an attacker may move an input, in training and in the attack that measures.
         attack: What measures.
         seed: For all that is random.
         checkpoint: Where the state of the training is kept, as in `fit`; a teacher's beside it.
@@ -119,15 +99,17 @@ def harden(
 
     >>> import torch
     >>> from torch import nn
+    >>> from modelkeep.harden import PGDTraining
     >>> data = Data(torch.eye(4), torch.arange(4) % 2, ("even", "odd"))
     >>> model = Model(nn.Linear(4, 2), input_shape=(4,), classes=data.classes)
-    >>> hardened = harden(model, data, "pgd", Recipe(steps=50), held_out=data, radius=0.1, seed=0)
+    >>> from modelkeep.attack import PGD
+    >>> method, attack = PGDTraining(radius=0.1), PGD(radius=0.1)
+    >>> hardened = harden(model, data, method, Recipe(steps=50), held_out=data, attack=attack)
     >>> hardened.method, hardened.attack, hardened.clean_after.n
     ('pgd', 'PGD', 4)
     """
-    _require_known(method)  # before anything that takes long
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
-        before = attack(norm=norm, radius=radius)(model, held_out, seed=seed)
+        before = attack(model, held_out, seed=seed)
         trained = _copy(model)
         fitted, seconds = train_hardened(
             trained,
@@ -135,21 +117,20 @@ def harden(
             method,
             recipe,
             held_out=held_out,
-            norm=norm,
-            radius=radius,
             seed=seed,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
         )
         plain = _plain_seconds(model, data, recipe, held_out, seed)
-        after = attack(norm=norm, radius=radius)(trained, held_out, seed=seed)
+        after = attack(trained, held_out, seed=seed)
         load_into(model.module, tensors_of(trained.module))
+        declared = declaration_of(method)
         return Hardened(
             provenance=provenance(),
-            method=method if isinstance(method, str) else fitted.objective,
+            method=declared.name if declared is not None else fitted.objective,
             attack=after.attack,
-            norm=norm,
-            radius=radius,
+            norm=attack.norm,
+            radius=attack.radius,
             clean_before=before.clean_accuracy,
             clean_after=after.clean_accuracy,
             attacked_before=before.robust_accuracy,
@@ -167,37 +148,28 @@ def harden(
 def train_hardened(
     model: Model,
     data: Data,
-    method: str | Objective | OwnGradients,
+    method: Method,
     recipe: Recipe,
     *,
     held_out: Data | None = None,
-    norm: Norm = "linf",
-    radius: float,
     seed: int,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 60.0,
 ) -> tuple[Fitted, float]:
     """Only the training of `harden`, in place: what `fit` returns, and the seconds, a teacher's included."""
-    _require_known(method)
     train = partial(fit, seed=seed, held_out=held_out, checkpoint_seconds=checkpoint_seconds)
     taught = 0.0
-    objective: Objective | OwnGradients
-    if method == "distil":
+    if isinstance(method, Distillation):
         teacher = _copy(model)
         beside = None if checkpoint is None else Path(checkpoint).with_suffix(".teacher")
-        taught = train(teacher, data, AtTemperature(TEMPERATURE), recipe, checkpoint=beside).provenance.seconds
-        objective = distil(teacher, data, temperature=TEMPERATURE)
+        taught = train(teacher, data, AtTemperature(method.temperature), recipe, checkpoint=beside).provenance.seconds
+        objective: Objective | OwnGradients = distil(teacher, data, temperature=method.temperature)
     else:
-        objective = OBJECTIVES[method](radius, norm) if isinstance(method, str) else method
-    if method == "free" and recipe.replays == 1:
-        recipe = replace(recipe, replays=REPLAYS, epochs=recipe.epochs and ceil(recipe.epochs / REPLAYS))
+        objective = method
+    if isinstance(method, FreeTraining):
+        recipe = method.adapt(recipe)
     fitted = train(model, data, objective, recipe, checkpoint=checkpoint)
     return fitted, taught + fitted.provenance.seconds
-
-
-def _require_known(method: str | Objective | OwnGradients) -> None:
-    if isinstance(method, str) and method not in METHODS:
-        raise bad_parameter("harden", "method", f"one of {', '.join(map(repr, METHODS))}, or an objective", method)
 
 
 def _plain_seconds(model: Model, data: Data, recipe: Recipe, held_out: Data, seed: int) -> float:

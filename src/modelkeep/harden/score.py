@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from modelkeep.attack.base import BoundedAttack
-from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.core import plots, progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.model import Model
-from modelkeep.core.norms import Ball, Norm
 from modelkeep.core.results import Estimate, Result, measured
-from modelkeep.harden.adversarial import pgd_training
+from modelkeep.harden.adversarial import PGDTraining
 from modelkeep.training import Step
 
 if TYPE_CHECKING:
@@ -116,10 +114,8 @@ def score(
     defence: Defence | Model,
     data: Data,
     *,
-    norm: Norm = "linf",
-    radius: float,
-    attack: type[BoundedAttack] = PGD,
-    seed: int,
+    attack: BoundedAttack,
+    seed: int = 0,
 ) -> Scored:
     """How the defence stands against an attack that ignores it and against one that knows it.
 
@@ -127,21 +123,20 @@ def score(
         undefended: The network without the defence, to compare with.
         defence: The defended model, with what a knowing attacker differentiates where that is another one.
         data: Examples with their true labels, which neither network was trained on.
-        norm: "linf", "l2" or "l1".
-        radius: The largest allowed distance, in the owner's units.
-        attack: What attacks both networks.
+        attack: What attacks both networks: `PGD(radius=0.1)`, or `Standard(radius=0.1)`, which finds more.
         seed: For all that is random.
 
     >>> from torch import nn
+    >>> from modelkeep.attack import PGD
     >>> data = Data(torch.linspace(0, 1, 100)[:, None], torch.arange(100) // 50, ("low", "high"))
     >>> model = Model(nn.Linear(1, 2), input_shape=(1,), classes=data.classes)
     >>> model.module.load_state_dict({"weight": torch.tensor([[-1.0], [1.0]]), "bias": torch.tensor([0.5, -0.5])})
     <All keys matched successfully>
-    >>> same = score(model, model, data, radius=0.3, seed=0)
+    >>> same = score(model, model, data, attack=PGD(radius=0.3))
     >>> same.undefended.value == same.adaptive.value == 0.4
     True
     """
-    return scoreboard(undefended, {"": defence}, data, norm=norm, radius=radius, attack=attack, seed=seed).scores[""]
+    return scoreboard(undefended, {"": defence}, data, attack=attack, seed=seed).scores[""]
 
 
 def scoreboard(
@@ -149,10 +144,8 @@ def scoreboard(
     defences: Mapping[str, Defence | Model],
     data: Data,
     *,
-    norm: Norm = "linf",
-    radius: float,
-    attack: type[BoundedAttack] = PGD,
-    seed: int,
+    attack: BoundedAttack,
+    seed: int = 0,
 ) -> Scoreboard:
     """The `score` of several defences of one network, which is attacked only once."""
     if not defences:
@@ -161,22 +154,22 @@ def scoreboard(
         measured(seed, undefended.fingerprint(), data.fingerprint()) as provenance,
         progress.task("defences", len(defences) + 1) as task,
     ):
-        base = attack(norm=norm, radius=radius)(undefended, data, seed=seed)
-        transferred = _strongest(undefended, data, norm, radius, seed)
+        base = attack(undefended, data, seed=seed)
+        transferred = _strongest(undefended, data, attack, seed)
         task.advance()
         scores = {}
         for name, given in defences.items():
             defence = given if isinstance(given, Defence) else Defence(given)
             deployed, knowing = defence.model, defence.adaptive or defence.model
             with measured(seed, deployed.fingerprint(), data.fingerprint()) as own:
-                found = attack(norm=norm, radius=radius)(knowing, data, seed=seed)
+                found = attack(knowing, data, seed=seed)
                 ignoring = _accuracy(deployed, transferred, data.y, seed)
                 adaptive = _accuracy(deployed, found.adversarial, data.y, seed)
                 if adaptive.value > found.robust_accuracy.value:
                     # A random model takes back what is only just wrong, so the attacker goes as far as the ball allows.
-                    furthest = _strongest(knowing, data, norm, radius, seed)
+                    furthest = _strongest(knowing, data, attack, seed)
                     adaptive = _lower(adaptive, _accuracy(deployed, furthest, data.y, seed))
-                # That it is random is known to whoever attacks something else than the model itself.
+                # An attacker who attacks another model in its place knows that it is random.
                 random = defence.adaptive is not None
                 health = tuple(note for note in found.health if not (random and note.startswith("the model is random")))
                 clean = _accuracy(deployed, data.x, data.y, seed)
@@ -184,8 +177,8 @@ def scoreboard(
                 scores[name] = Scored(
                     provenance=own(),
                     attack=found.attack,
-                    norm=norm,
-                    radius=radius,
+                    norm=attack.norm,
+                    radius=attack.radius,
                     undefended=base.robust_accuracy,
                     clean=clean,
                     ignoring=ignoring,
@@ -202,7 +195,7 @@ def scoreboard(
 def verdict(undefended: Estimate, defended: Estimate, health: tuple[str, ...] = ()) -> Verdict:
     """Whether the accuracy under attack is better than without the defence, as far as the intervals tell.
 
-    Nobody can show that a defence holds with an attack that has reason to doubt itself.
+    An attack that has reason to doubt itself cannot show that a defence holds.
 
     >>> verdict(Estimate.rate(5, 200), Estimate.rate(90, 200))
     'holds'
@@ -240,11 +233,11 @@ def _accuracy(model: Model, x: torch.Tensor, labels: torch.Tensor, seed: int) ->
     return Estimate.rate(sum(right), len(x))
 
 
-def _strongest(model: Model, data: Data, norm: Norm, radius: float, seed: int) -> torch.Tensor:
+def _strongest(model: Model, data: Data, attack: BoundedAttack, seed: int) -> torch.Tensor:
     """Inputs on which the network is as wrong as it gets: those that are only just wrong do not transfer."""
     generator = torch.Generator(model.device).manual_seed(seed)
-    ball, step = Ball(norm, radius, model.bounds), Step(0, 1, 1, generator=generator)
-    ascent = pgd_training(radius, norm, steps=40)
+    ball, step = attack.ball(model), Step(0, 1, 1, generator=generator)
+    ascent = PGDTraining(radius=attack.radius, norm=attack.norm, steps=40)  # type: ignore[arg-type] # no l0
     found = []
     for x, y in data.batches(256):
         original = model.check_inputs(x)

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch.nn.functional import cross_entropy, kl_div
 
 from modelkeep.attack.gradient.ascent import ascend
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
-from modelkeep.core.norms import Ball, Norm
-from modelkeep.harden.adversarial import check_radius
-from modelkeep.training import Loss, Schedule, Step, at
+from modelkeep.core.norms import Ball
+from modelkeep.harden.adversarial import Bounded
+from modelkeep.training import Loss, Step, at
 
 
-@dataclass(frozen=True)
-class Trades:
-    """CE(f(x), y) + β · max KL(f(x) ‖ f(x')) over the x' within `radius` of x.
+@declare("hardening", "trades", paper="Zhang2019")
+class Trades(Bounded):
+    """CE(f(x), y) + β · max KL(f(x) ‖ f(x')) over the x' within the radius of x.
 
-    A larger `beta` trades accuracy for robustness. As in `Adversarial`, the attack meets the network in eval mode.
+    As in `Adversarial`, the attack meets the network in eval mode.
     """
 
-    radius: float | Schedule
-    norm: Norm = "linf"
-    beta: float = 6.0
-    steps: int = 10
-
-    def __post_init__(self) -> None:
-        check_radius("Trades", self.radius)
-        if not self.beta >= 0:
-            raise bad_parameter("Trades", "beta", "a number of at least 0", self.beta)
-        if self.steps < 1:
-            raise bad_parameter("Trades", "steps", "at least 1", self.steps)
+    beta: float = setting("A larger one trades accuracy for robustness.", default=6.0, at_least=0)
+    steps: int = setting("Steps of the attack.", default=10, at_least=1)
 
     def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> Loss:
         clean = model.forward(x)

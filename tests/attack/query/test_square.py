@@ -160,4 +160,4 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(InputError, match="'first_share' parameter of Square"):
         Square(radius=0.1, first_share=0.0)(model, data, seed=0)
     with pytest.raises(InputError, match="'norm' parameter of Square must be one of 'linf', 'l2', 'l1'"):
-        Square(norm="l0", radius=2)(model, data, seed=0)  # type: ignore[arg-type, unused-ignore]
+        Square(norm="l0", radius=2)(model, data, seed=0)

@@ -12,7 +12,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
-from modelkeep.harden.adversarial import pgd_training
+from modelkeep.harden.adversarial import PGDTraining
 from modelkeep.harden.denoising import with_denoising
 from modelkeep.papers.result import Claim, above, values
 from modelkeep.papers.saha2020.question_answering import Features, FromBank, FromPicture, Quiz, close_ups
@@ -73,7 +73,7 @@ def answered(
     if features == DENOISED:
         classifier = with_denoising(classifier, denoise, seed=seed)
     if features != QUESTION_ONLY:
-        objective = cross_entropy if features in STANDARD else pgd_training(radius, steps=attack_steps)
+        objective = cross_entropy if features in STANDARD else PGDTraining(radius=radius, steps=attack_steps)
         recipe = Recipe(epochs=classifier_epochs, batch_size=64, learning_rate=Linear(4e-3, 0.0))
         fit(classifier, learned, objective, recipe, seed=seed, checkpoint=workdir() / "classifier")
         strong = PGD(radius=radius, steps=4 * attack_steps)(classifier, fresh, seed=seed)
