@@ -174,32 +174,3 @@ def test_a_sparse_step_is_not_spent_on_a_value_that_cannot_move(side: float) -> 
     torch.testing.assert_close(moved, torch.tensor([[side, 0.8, 0.5]]))
     inwards = Ball("l1", 1.0, (0.0, 1.0)).step(x, -gradient, 0.3, x)
     torch.testing.assert_close(inwards, torch.tensor([[side - 0.3 * outwards, 0.5, 0.5]]))
-
-
-@pytest.mark.parametrize(
-    ("value", "slope", "stays"),
-    [
-        (0.0, -1.0, False),  # at the lower bound, it would go below
-        (0.0, 1.0, True),  # at the lower bound, it goes up
-        (1.0, 1.0, False),  # at the upper bound, it would go above
-        (1.0, -1.0, True),  # at the upper bound, it goes down
-        (0.5, -1.0, True),
-        (0.5, 1.0, True),
-    ],
-)
-def test_only_a_slope_that_leads_out_of_the_box_is_blocked(value: float, slope: float, stays: bool) -> None:
-    x, gradient = torch.tensor([[value, 0.5]]), torch.tensor([[slope, 0.25]])
-    expected = torch.tensor([[slope if stays else 0.0, 0.25]])
-    assert torch.equal(Ball("l1", 1.0, (0.0, 1.0)).unblocked(x, gradient), expected)
-    assert torch.equal(Ball("l1", 1.0).unblocked(x, gradient), gradient)
-
-
-@pytest.mark.parametrize("side", [0.0, 1.0])
-def test_a_sparse_step_is_not_spent_on_a_value_that_cannot_move(side: float) -> None:
-    """The steepest value is at its bound and leads outwards: the next one moves instead, and by the whole step."""
-    outwards = 2 * side - 1
-    x, gradient = torch.tensor([[side, 0.5, 0.5]]), torch.tensor([[9.0 * outwards, 1.0, 0.1]])
-    moved = Ball("l1", 1.0, (0.0, 1.0)).step(x, gradient, 0.3, x)
-    torch.testing.assert_close(moved, torch.tensor([[side, 0.8, 0.5]]))
-    inwards = Ball("l1", 1.0, (0.0, 1.0)).step(x, -gradient, 0.3, x)
-    torch.testing.assert_close(inwards, torch.tensor([[side - 0.3 * outwards, 0.5, 0.5]]))

@@ -206,13 +206,21 @@ class Stopping(FreeTraining):
 def test_free_training_resumes_bit_for_bit(fresh: Make, digits: tuple[Data, Data], tmp_path: Path) -> None:
     data, recipe = digits[0].first(50), Recipe(epochs=2, batch_size=20, replays=3)
     straight = fresh()
-    expected = fit(straight, data, Stopping(0.1), recipe, seed=0)
+    expected = fit(straight, data, Stopping(radius=0.1), recipe, seed=0)
     for stop_at in (0, 1, 4, 11):
         path = tmp_path / f"{stop_at}.safetensors"
         with pytest.raises(Stopped):
-            fit(fresh(), data, Stopping(0.1, stop_at=stop_at), recipe, seed=0, checkpoint=path, checkpoint_seconds=0)
+            fit(
+                fresh(),
+                data,
+                Stopping(radius=0.1, stop_at=stop_at),
+                recipe,
+                seed=0,
+                checkpoint=path,
+                checkpoint_seconds=0,
+            )
         resumed = fresh()
-        found = fit(resumed, data, Stopping(0.1), recipe, seed=0, checkpoint=path)
+        found = fit(resumed, data, Stopping(radius=0.1), recipe, seed=0, checkpoint=path)
         assert bits(resumed) == bits(straight)
         assert found.history == expected.history
 

@@ -63,7 +63,7 @@ def test_a_stronger_penalty_gives_smaller_gradients_and_none_is_plain_training(
     size = {}
     for strength in (0.0, 3.0):
         model = fresh()
-        fit(model, data, GradientRegularisation(strength), recipe, seed=0)
+        fit(model, data, GradientRegularisation(strength=strength), recipe, seed=0)
         size[strength] = terms(GradientRegularisation(strength=1.0), model, data.x, data.y)[1]
         if strength == 0.0:
             fit(plain := fresh(), data, cross_entropy, recipe, seed=0)

@@ -11,7 +11,8 @@ from modelkeep.attack import PGD, Attacked
 from modelkeep.attack.adaptive import bpda, eot
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate
-from modelkeep.harden import Defence, Scoreboard, Scored, score, scoreboard, verdict
+from modelkeep.harden import Defence, Scoreboard, Scored, score, scoreboard
+from modelkeep.harden.score import verdict
 
 
 class Threshold(nn.Module):

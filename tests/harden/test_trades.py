@@ -48,7 +48,7 @@ def test_the_divergence_vanishes_with_the_radius(linear: Model) -> None:
     plain = cross_entropy(linear, x, y, a_step()).item()
     divergences = []
     for radius in (1e-1, 1e-2, 1e-3):
-        loss, divergence = terms(Trades(radius), linear, x, y)
+        loss, divergence = terms(Trades(radius=radius), linear, x, y)
         assert loss == pytest.approx(plain + 6 * divergence, rel=1e-12)
         divergences.append(divergence)
     # Quadratically: clean answers are where it is smallest.
@@ -85,7 +85,7 @@ def test_a_larger_beta_trades_accuracy_on_the_examples_for_sameness_around_them(
 def test_what_makes_no_sense_is_refused() -> None:
     for settings, message in (
         ((0.0, 6.0, 10), "'radius' parameter of Trades"),
-        ((0.1, -1.0, 10), "'beta' parameter of Trades must be a number of at least 0"),
+        ((0.1, -1.0, 10), "'beta' parameter of Trades must be at least 0"),
         ((0.1, 6.0, 0), "'steps' parameter of Trades must be at least 1"),
     ):
         radius, beta, steps = settings
