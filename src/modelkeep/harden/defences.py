@@ -111,7 +111,7 @@ class RandomDefence(DefenceMaker):
     samples: int = setting("Draws that the attacker averages over.", default=10, at_least=1)
 
 
-@declare("defence", "denoising-pgd", paper="Xie2019b; Saha2020, section 2.3.1")
+@declare("defence", "denoising-pgd", paper="Xie2019; Saha2020, section 2.3.1")
 class DenoisingDefence(DefenceMaker):
     """A denoising block after the last feature map, and PGD training."""
 

@@ -1,4 +1,4 @@
-"""Defensive distillation (Papernot2016b): a network that learns the softened answers of another one.
+"""Defensive distillation (Papernot2016): a network that learns the softened answers of another one.
 
 It hides the gradient and does not make the network robust (Carlini2017): the score says so.
 """
@@ -35,7 +35,7 @@ class AtTemperature:
         return cross_entropy(model.forward(x) / self.temperature, y)
 
 
-@declare("hardening", "distil", paper="Papernot2016b; Saha2020, eq. 5.5")
+@declare("hardening", "distil", paper="Papernot2016; Saha2020, eq. 5.5")
 class Distillation:
     """A teacher is trained at a temperature, and the network learns its softened answers.
 

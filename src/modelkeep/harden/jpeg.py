@@ -28,7 +28,7 @@ CHROMINANCE = """
 class Jpeg(nn.Module):
     """Compress and decompress images `(n, c, h, w)` within `bounds`.
 
-    Three channels are taken as red, green and blue; any other number as so many grey images.
+    Three channels are taken as red, green and blue; any other number as that many grey images.
 
     >>> image = torch.rand(1, 3, 20, 30)
     >>> (Jpeg(95)(image) - image).abs().mean() < (Jpeg(10)(image) - image).abs().mean()

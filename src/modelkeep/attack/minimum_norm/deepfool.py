@@ -1,4 +1,4 @@
-"""DeepFool: step by step to the nearest boundary of the linearised model (MoosaviDezfooli2016)."""
+"""DeepFool: step by step to the nearest boundary of the linearised model (Moosavi2016)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from modelkeep.core.method import declare, setting
 from modelkeep.core.norms import AnyNorm, per_example
 
 
-@declare("attack", "deepfool", access="weights", paper="MoosaviDezfooli2016")
+@declare("attack", "deepfool", access="weights", paper="Moosavi2016")
 class DeepFool(Attack):
     """To the nearest linearised boundary, again and again.
 

@@ -1,4 +1,4 @@
-"""FAB: steps onto the linearised decision boundary, always drawn back to the original (CroceFAB2020)."""
+"""FAB: steps onto the linearised decision boundary, always drawn back to the original (Croce2020)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OVERSHOOT = 1.05
 _BACKWARD = 0.9
 
 
-@declare("attack", "fab", access="weights", paper="CroceFAB2020")
+@declare("attack", "fab", access="weights", paper="Croce2020")
 class FAB(Attack):
     """Along the linearised boundary, back towards the original.
 

@@ -1,4 +1,4 @@
-"""The nearest point of a box on a hyperplane, in l∞, l2 and l1: what FAB does at every step (CroceFAB2020)."""
+"""The nearest point of a box on a hyperplane, in l∞, l2 and l1: what FAB does at every step (Croce2020)."""
 
 from __future__ import annotations
 
