@@ -110,8 +110,9 @@ def harden(
     learned = training_data(data, train, label, "Hardening needs")
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
     measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=radius)
-    bounded = {each.name for each in options_of(chosen_method(context))} & {"norm", "radius"}  # some need neither
-    chosen = make_method(context, **{name: {"norm": norm, "radius": radius}[name] for name in bounded})
+    known = {each.name for each in options_of(chosen_method(context))}
+    bound: dict[str, Any] = {"norm": norm, "radius": radius} if "radius" in known else {}  # some need neither
+    chosen = make_method(context, **bound)
     checkpoint = out / "harden.checkpoint"
     found: Any
     with progress.show():
