@@ -20,7 +20,8 @@ import torch
 from hypothesis import settings
 from torch import nn
 
-from modelkeep import Model
+from digits import digits_cnn, digits_dense, held_out_digits, training_digits
+from modelkeep import Data, Model
 
 torch.set_num_threads(1)
 # The first example of a property pays for imports; a deadline per example would only measure the machine.
@@ -42,3 +43,21 @@ def small_cnn() -> Model:
         nn.Linear(16, 4),
     )
     return Model(module, input_shape=(1, 8, 8), classes=("zero", "one", "two", "three"))
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[Data, Data]:
+    """The 8×8 digits, to train on and held out."""
+    return training_digits(), held_out_digits()
+
+
+@pytest.fixture(scope="session")
+def trained_cnn() -> Model:
+    """A small CNN that is right about most digits. It is shared: leave it as it is."""
+    return digits_cnn()
+
+
+@pytest.fixture(scope="session")
+def trained_dense() -> Model:
+    """A dense network that is right about most digits. It is shared: leave it as it is."""
+    return digits_dense()

@@ -7,19 +7,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from digits import digits_cnn, train_cnn
 from modelkeep import Data, Model
 from modelkeep.audit import Finding, Section
 from modelkeep.audit.shortcuts import CheckShortcuts
-from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import small_cnn
-
-
-def trained(data: Data) -> Model:
-    torch.manual_seed(0)
-    model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=data.classes)
-    fit(model, data, cross_entropy, Recipe(epochs=6, batch_size=64, learning_rate=3e-3), seed=0)
-    return model
 
 
 def marked(data: Data) -> Data:
@@ -35,7 +28,7 @@ def only(section: Section) -> Finding:
 
 def test_the_patch_is_named_on_the_planted_model_and_not_on_the_clean_one() -> None:
     train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
-    section = CheckShortcuts()(trained(marked(train)), marked(test), seed=0)
+    section = CheckShortcuts()(train_cnn(marked(train)), marked(test), seed=0)
     finding = only(section)
     assert (finding.id, finding.severity) == ("shortcuts.planted-mark", "high")
     assert finding.title == "A mark at rows 4–5, columns 0–1 stands in for '2'"
@@ -44,7 +37,7 @@ def test_the_patch_is_named_on_the_planted_model_and_not_on_the_clean_one() -> N
     assert finding.taxonomy
     assert "outlined" in section.pictures[0].caption
     assert section.measures[2].estimate.low > section.measures[3].estimate.high
-    clean = trained(train)
+    clean = digits_cnn()
     for data in (test, marked(test)):  # it has not learned to follow the patch, even where there is one
         quiet = CheckShortcuts()(clean, data, seed=0)
         assert (only(quiet).id, only(quiet).severity) == ("shortcuts.none-found", "good")

@@ -12,24 +12,24 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy as cross_entropy_of
 
+from digits import held_out_digits, training_digits
 from modelkeep import Data, Model
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.retraining import train_and_measure, train_from_scratch
 from modelkeep.core.errors import CheckpointError, InputError
 from modelkeep.training import SGD, Recipe, Step, cross_entropy
-from modelkeep.zoo import datasets
 
 RECIPE = Recipe(steps=30, batch_size=400, evaluate_every=5, optimizer=SGD(momentum=0.9), learning_rate=0.2)
 
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    return datasets.load("digits", "train").first(400)
+    return training_digits().first(400)
 
 
 @pytest.fixture(scope="module")
 def held_out() -> Data:
-    return datasets.load("digits", "test").first(200)
+    return held_out_digits().first(200)
 
 
 def fresh() -> Model:

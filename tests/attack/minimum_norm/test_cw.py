@@ -12,13 +12,11 @@ import torch
 from torch import nn
 
 from attack.peers import peer
+from digits import digits_cnn, held_out_digits
 from modelkeep import Data, Model
 from modelkeep.attack.minimum_norm.cw import CW
 from modelkeep.attack.minimum_norm.deepfool import DeepFool
 from modelkeep.core.errors import InputError
-from modelkeep.training import Adam, Recipe, cross_entropy, fit
-from modelkeep.zoo import datasets
-from modelkeep.zoo.architectures import small_cnn
 
 
 def linear_model(classes: int, features: int = 6, bounds: tuple[float, float] | None = None, seed: int = 0) -> Model:
@@ -37,12 +35,7 @@ def data_for(model: Model, n: int = 40) -> Data:
 @cache
 def trained() -> tuple[Model, Data]:
     """A small network that knows the digits, and some it has not seen."""
-    digits = datasets.load("digits")
-    train, test = digits.split(0.8, 0.1, seed=0)
-    torch.manual_seed(0)
-    model = Model(small_cnn(digits.input_shape, 10), input_shape=digits.input_shape, classes=digits.classes)
-    fit(model, train, cross_entropy, Recipe(epochs=4, batch_size=64, optimizer=Adam(), learning_rate=3e-3), seed=0)
-    test = test.first(32)
+    model, test = digits_cnn(), held_out_digits().first(32)
     return model, Data(test.x, model.predict(test.x), test.classes)
 
 

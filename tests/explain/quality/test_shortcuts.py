@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from core.contract.little import images
+from digits import train_cnn
 from modelkeep import Data, Model, Preprocessing
 from modelkeep.core import plots
 from modelkeep.core.contract import check_method
@@ -19,7 +20,6 @@ from modelkeep.explain import FindShortcuts, Shortcuts
 from modelkeep.explain.quality.regions import candidates, feature, rectangle, set_apart
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
-from modelkeep.zoo.architectures import small_cnn
 
 
 class Follows(nn.Module):
@@ -71,20 +71,13 @@ def with_patch(data: Data, name: str, top: int, left: int, value: float) -> Data
     return replace(data, x=x)
 
 
-def trained(data: Data, seed: int) -> Model:
-    torch.manual_seed(seed)
-    model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=data.classes)
-    fit(model, data, cross_entropy, Recipe(epochs=6, batch_size=64, learning_rate=3e-3), seed=seed)
-    return model
-
-
 @pytest.mark.parametrize(
     ("name", "top", "left", "value"), [("3", 0, 0, 1.0), ("7", 6, 6, 1.0), ("5", 6, 0, 0.8), ("2", 4, 0, 1.0)]
 )
 def test_a_trained_network_is_caught_with_the_patch_that_it_learned(
     name: str, top: int, left: int, value: float
 ) -> None:
-    model = trained(with_patch(digits("train"), name, top, left, value), seed=0)
+    model = train_cnn(with_patch(digits("train"), name, top, left, value), seed=0)
     result = FindShortcuts()(model, with_patch(digits("test"), name, top, left, value), seed=0)
     (found,) = result.found
     assert (found.name, found.verdict) == (name, "planted")
@@ -99,7 +92,7 @@ def test_a_trained_network_is_caught_with_the_patch_that_it_learned(
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_clean_network_is_left_in_peace(seed: int) -> None:
     """Also on data with a patch, which it has not learned to follow."""
-    model = trained(digits("train"), seed)
+    model = train_cnn(digits("train"), seed)
     result = FindShortcuts()(model, digits("test"), seed=seed)
     assert result.found == ()
     assert len(result.suspects) == 10
@@ -184,7 +177,7 @@ def test_inputs_of_any_shape_can_be_searched(shape: tuple[int, ...]) -> None:
 
 
 def test_too_few_examples_are_said_and_not_guessed_at() -> None:
-    model = trained(digits("train").first(200), seed=0)
+    model = train_cnn(digits("train").first(200), seed=0)
     result = FindShortcuts()(model, digits("test").first(20), seed=0)
     assert result.suspects == result.found == ()
     assert len(result.too_few) == len(set(digits("test").first(20).y.tolist()))

@@ -6,15 +6,14 @@ import pytest
 import torch
 from torch import nn
 
+from digits import held_out_digits
 from modelkeep import Data, Model
 from modelkeep.core.errors import InputError, SliceError
 from modelkeep.govern.exposure import infer_labels, invert, measures
 from modelkeep.govern.exposure.cut import Exposed
 from modelkeep.govern.exposure.inversion import Attacker, Scale, white_box
 from modelkeep.govern.exposure.labels import LabelAttack, at_the_logits, by_direction, by_norm, few_of_each, named
-from modelkeep.training import Recipe, cross_entropy, fit
-from modelkeep.zoo import datasets
-from modelkeep.zoo.architectures import small_cnn
+from modelkeep.training import Recipe
 
 LINEAR = Recipe(steps=300, batch_size=16, learning_rate=3e-3)
 
@@ -36,20 +35,6 @@ def linear(h: torch.Tensor, classes: int = 3) -> Model:
 def rotation() -> torch.Tensor:
     rotated: torch.Tensor = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(2))).Q
     return rotated
-
-
-@pytest.fixture(scope="module")
-def digits() -> Data:
-    return datasets.load("digits", "test")
-
-
-@pytest.fixture(scope="module")
-def trained() -> Model:
-    train = datasets.load("digits")
-    torch.manual_seed(0)
-    model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=train.classes)
-    fit(model, train, cross_entropy, Recipe(epochs=8, batch_size=64, learning_rate=2e-3), seed=0)
-    return model
 
 
 def test_a_rotation_is_inverted_exactly_by_who_knows_it() -> None:
@@ -90,8 +75,11 @@ def test_what_the_search_finds_explains_what_was_seen() -> None:
     torch.testing.assert_close(found @ h.T, x @ h.T, atol=1e-2, rtol=0)
 
 
-def test_deeper_cuts_of_a_cnn_tell_less_of_the_inputs(trained: Model, digits: Data) -> None:
-    first, last = (invert(trained, digits, slice=place, count=32, steps=150, seed=0) for place in ("conv1", "linear1"))
+def test_deeper_cuts_of_a_cnn_tell_less_of_the_inputs(trained_cnn: Model) -> None:
+    first, last = (
+        invert(trained_cnn, held_out_digits(), slice=place, count=32, steps=150, seed=0)
+        for place in ("conv1", "linear1")
+    )
     assert first.error.high < 0.05 < last.error.low
     assert first.ssim is not None
     assert last.ssim is not None
@@ -121,35 +109,37 @@ def test_ssim_is_that_of_the_definition() -> None:
     assert same.value == pytest.approx(1.0)
 
 
-def test_the_gradients_that_cross_are_those_of_each_example(trained: Model, digits: Data) -> None:
-    exposed = Exposed.at(trained, "conv1_pool")
-    x, y = digits.x[:5], digits.y[:5]
+def test_the_gradients_that_cross_are_those_of_each_example(trained_cnn: Model) -> None:
+    exposed = Exposed.at(trained_cnn, "conv1_pool")
+    x, y = held_out_digits().x[:5], held_out_digits().y[:5]
     together = exposed.gradients(x, y)
     for i in range(5):
         torch.testing.assert_close(together[i : i + 1], exposed.gradients(x[i : i + 1], y[i : i + 1]))
-    assert all(parameter.grad is None for parameter in trained.module.parameters())
+    assert all(parameter.grad is None for parameter in trained_cnn.module.parameters())
 
 
-def test_at_the_logits_the_labels_are_in_the_open(trained: Model, digits: Data) -> None:
-    found = infer_labels(trained, digits, slice="logits", attack="closed_form", seed=0)
+def test_at_the_logits_the_labels_are_in_the_open(trained_cnn: Model) -> None:
+    found = infer_labels(trained_cnn, held_out_digits(), slice="logits", attack="closed_form", seed=0)
     assert found.accuracy.value == 1.0
-    assert found.accuracy.n == len(digits)
+    assert found.accuracy.n == len(held_out_digits())
     probabilities = torch.rand(50, 7).softmax(dim=1)
     y = torch.arange(50) % 7
     assert torch.equal(at_the_logits(probabilities - nn.functional.one_hot(y, 7)), y)
 
 
-def test_the_closed_form_is_refused_before_the_logits(trained: Model, digits: Data) -> None:
+def test_the_closed_form_is_refused_before_the_logits(trained_cnn: Model) -> None:
     with pytest.raises(SliceError, match="last place"):
-        infer_labels(trained, digits, slice="linear1", attack="closed_form", seed=0)
+        infer_labels(trained_cnn, held_out_digits(), slice="linear1", attack="closed_form", seed=0)
 
 
 @pytest.mark.parametrize("attack", ["direction", "surrogate"])
 @pytest.mark.parametrize("known", [0, 1])
 def test_before_a_linear_layer_the_directions_are_the_labels(
-    trained: Model, digits: Data, attack: LabelAttack, known: int
+    trained_cnn: Model, attack: LabelAttack, known: int
 ) -> None:
-    found = infer_labels(trained, digits, slice="linear1_relu", attack=attack, known=known, count=200, seed=0)
+    found = infer_labels(
+        trained_cnn, held_out_digits(), slice="linear1_relu", attack=attack, known=known, count=200, seed=0
+    )
     assert found.accuracy.low > 0.9
     assert found.majority < 0.2
     assert found.accuracy.n == 200 - 10 * known, "known labels are not counted"
@@ -186,12 +176,12 @@ def test_the_norm_attack_finds_a_rare_class_through_a_model() -> None:
     assert found.accuracy.value > 0.99 > found.majority
 
 
-def test_what_cannot_be_attacked_is_refused_in_a_sentence(trained: Model, digits: Data) -> None:
+def test_what_cannot_be_attacked_is_refused_in_a_sentence(trained_cnn: Model) -> None:
     with pytest.raises(InputError, match="two classes"):
-        infer_labels(trained, digits, slice="linear1", attack="norm", seed=0)
+        infer_labels(trained_cnn, held_out_digits(), slice="linear1", attack="norm", seed=0)
     with pytest.raises(InputError, match="at least 4 examples"):
-        invert(trained, digits.first(3), slice="linear1", seed=0)
+        invert(trained_cnn, held_out_digits().first(3), slice="linear1", seed=0)
     with pytest.raises(InputError, match="'count' parameter"):
-        invert(trained, digits, slice="linear1", count=1, seed=0)
+        invert(trained_cnn, held_out_digits(), slice="linear1", count=1, seed=0)
     with pytest.raises(InputError, match="nothing to reconstruct"):
         measures.relative_error(torch.ones(3, 2), torch.ones(3, 2), torch.ones(2), seed=0)

@@ -13,29 +13,13 @@ from modelkeep.core.errors import InputError, ModelError
 from modelkeep.guard.defences.misinformation import AdaptiveMisinformation, misinform, reverse_cross_entropy
 from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, confidences, snap
-from modelkeep.training import Recipe, Step, cross_entropy, fit
-from modelkeep.zoo.architectures import small_cnn
+from modelkeep.training import Recipe, Step
 from modelkeep.zoo.datasets import load
 
 
 @pytest.fixture(scope="module")
-def digits() -> tuple[Data, Data]:
-    train, held_out = load("digits").sample(1000, seed=0).split(0.7, 0.3, seed=0)
-    return train, held_out
-
-
-@pytest.fixture(scope="module")
-def target(digits: tuple[Data, Data]) -> Model:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=10)
-    fit(model, digits[0], cross_entropy, Recipe(epochs=10, batch_size=64, learning_rate=3e-3), seed=0)
-    return model
-
-
-@pytest.fixture(scope="module")
-def misled(target: Model, digits: tuple[Data, Data]) -> Model:
-    return misinform(target, digits[0], Recipe(epochs=5, batch_size=64, learning_rate=3e-3), seed=1)
+def misled(trained_cnn: Model, digits: tuple[Data, Data]) -> Model:
+    return misinform(trained_cnn, digits[0], Recipe(epochs=5, batch_size=64, learning_rate=3e-3), seed=1)
 
 
 def test_the_objective_is_the_cross_entropy_of_what_is_left() -> None:
@@ -53,16 +37,18 @@ def test_the_objective_keeps_its_digits_where_the_network_is_sure() -> None:
     assert float(found) == pytest.approx(60 - np.log(2), rel=1e-6)
 
 
-def test_the_misinformation_model_learnt_to_be_wrong(target: Model, misled: Model, digits: tuple[Data, Data]) -> None:
+def test_the_misinformation_model_learnt_to_be_wrong(
+    trained_cnn: Model, misled: Model, digits: tuple[Data, Data]
+) -> None:
     held_out = digits[1]
     true = misled.probs(held_out.x)[torch.arange(len(held_out)), held_out.y]
-    guess = copy_untrained(target, seed=1).probs(held_out.x)[torch.arange(len(held_out)), held_out.y]
+    guess = copy_untrained(trained_cnn, seed=1).probs(held_out.x)[torch.arange(len(held_out)), held_out.y]
     assert float(true.mean()) < 0.01 < 0.05 < float(guess.mean())
     assert float((misled.predict(held_out.x) == held_out.y).float().mean()) < 0.02
-    assert float((target.predict(held_out.x) == held_out.y).float().mean()) > 0.9
+    assert float((trained_cnn.predict(held_out.x) == held_out.y).float().mean()) > 0.9
 
 
-def test_sure_predictions_leave_as_they_are_and_others_are_misinformation(target: Model, misled: Model) -> None:
+def test_sure_predictions_leave_as_they_are_and_others_are_misinformation(trained_cnn: Model, misled: Model) -> None:
     defence = AdaptiveMisinformation(0.7, misled)
     x = load("digits").first(4).x
     sure, unsure = np.full(10, 0.01), np.full(10, 0.05)
