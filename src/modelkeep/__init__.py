@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from modelkeep.core.lazy import attach
+from modelkeep.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from modelkeep.core.access import Labels, Scores, Weights
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from modelkeep.zoo import architectures as architectures
     from modelkeep.zoo import datasets as datasets
     from modelkeep.zoo import pretrained as pretrained
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Cut",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import torch
 
-from modelkeep import __version__
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
 from modelkeep.attack.checkpoint import Checkpoint
@@ -18,6 +17,7 @@ from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 from modelkeep.core.results import measured
+from modelkeep.core.version import __version__
 
 
 def carry_out(

@@ -12,7 +12,6 @@ from hashlib import sha256
 
 import torch
 
-from modelkeep import __version__
 from modelkeep.certify.blocks import Graph
 from modelkeep.certify.certification import Certified, Certify
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
@@ -35,6 +34,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.core.model import Model
 from modelkeep.core.signing import canonical
+from modelkeep.core.version import __version__
 
 SLACK = 1e-6
 """Each radius is made smaller by this share, because a verifier may sum in another order."""

@@ -6,7 +6,6 @@ import sys
 
 import typer
 
-from modelkeep import __version__
 from modelkeep.cli import certify, data, govern, guard, papers, study
 from modelkeep.cli.attack import AttackCommand, attack
 from modelkeep.cli.audit import audit
@@ -20,6 +19,7 @@ from modelkeep.cli.harden import HardenCommand, harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
 from modelkeep.core.errors import ModelKeepError
+from modelkeep.core.version import __version__
 
 __all__ = ["app", "main"]
 

@@ -16,8 +16,8 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.fingerprint import fingerprint
-from modelkeep.core.method import declaration_of
 from modelkeep.core.model import Model
+from modelkeep.core.registry import declaration_of
 
 
 def describe(thing: object) -> Any:

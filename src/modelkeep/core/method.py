@@ -23,6 +23,7 @@ from typing import (
 
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.registry import Declaration
+from modelkeep.core.registry import declaration_of as declaration_of
 
 if TYPE_CHECKING:
     from modelkeep.core.results import Result
@@ -131,13 +132,6 @@ def declare(
         return thing
 
     return decorate
-
-
-def declaration_of(method: object) -> Declaration | None:
-    """The declaration of a method or of its class; None where it has none of its own."""
-    kind = method if isinstance(method, type) else type(method)
-    found = vars(kind).get("declaration")
-    return found if isinstance(found, Declaration) else None
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,13 @@ class Declaration:
             raise MissingExtra(self.extra, error.name or "", f"The {self.family} '{self.name}'") from error
 
 
+def declaration_of(method: object) -> Declaration | None:
+    """The declaration of a method or of its class; None where it has none of its own."""
+    kind = method if isinstance(method, type) else type(method)
+    found = vars(kind).get("declaration")
+    return found if isinstance(found, Declaration) else None
+
+
 def declarations(family: str) -> dict[str, Declaration]:
     """All declarations of a family by name: ours first, then those of other packages.
 

@@ -139,7 +139,7 @@ def measured(seed: int, model: str | None = None, data: str | None = None) -> It
     >>> provenance().seed
     0
     """
-    from modelkeep import __version__
+    from modelkeep.core.version import __version__
 
     start = perf_counter()
     yield lambda: Provenance(model, data, seed, perf_counter() - start, __version__)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from modelkeep import __version__
 from modelkeep.core import progress
 from modelkeep.core.errors import CheckpointError, bad_parameter
 from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.results import Estimate, Provenance, Result
+from modelkeep.core.version import __version__
 from modelkeep.rl.agent import Agent
 from modelkeep.rl.environments.vector import Environments
 from modelkeep.rl.evaluation import play_episodes

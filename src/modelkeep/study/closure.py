@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from weakref import WeakKeyDictionary
 
-from modelkeep import __version__
+from modelkeep.core.version import __version__
 
 File = tuple[str, int, int]
 """The path of a file, the time of its last change and its size."""

@@ -12,12 +12,12 @@ from pydantic import TypeAdapter
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from modelkeep import __version__
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import CheckpointError, InputError, TrainingError
 from modelkeep.core.model import Model
 from modelkeep.core.results import Provenance
+from modelkeep.core.version import __version__
 from modelkeep.training import checkpoint as checkpoints
 from modelkeep.training import interruption, parallel
 from modelkeep.training.batches import Batches, derive_seed, part_seed, parts_of

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 from pydantic import BaseModel
 
-from modelkeep import __version__
 from modelkeep.core.errors import MissingExtra
+from modelkeep.core.version import __version__
 from modelkeep.guard.gateway import schemas
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.protocol.messages import InferenceRequest

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep import __version__
 from modelkeep.core.errors import MissingExtra
+from modelkeep.core.version import __version__
 from modelkeep.guard.grid import ONE
 
 try:

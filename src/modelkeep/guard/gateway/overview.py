@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from modelkeep import __version__
 from modelkeep.core.errors import GuardError, StoreUnavailable
+from modelkeep.core.version import __version__
 from modelkeep.guard.gateway.principals import OPERATOR
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.gateway.traffic import LATELY

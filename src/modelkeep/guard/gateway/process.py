@@ -11,9 +11,9 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from modelkeep import __version__
 from modelkeep.core.errors import GuardError, MissingExtra
 from modelkeep.core.setting_files import require_private
+from modelkeep.core.version import __version__
 from modelkeep.guard.gateway.app import create_app
 from modelkeep.guard.gateway.assembly import Plan, build_service
 from modelkeep.guard.gateway.config import Config, open_configured_store

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from modelkeep import __version__
 from modelkeep.core.errors import InputError, StoreUnavailable
+from modelkeep.core.version import __version__
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway.backend import Backend
 from modelkeep.guard.gateway.journal import Journal
