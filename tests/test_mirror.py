@@ -95,10 +95,14 @@ def dotted(module: str) -> str:
 @cache
 def importers(module: str) -> tuple[str, ...]:
     """The modules that import a module, its package among them."""
-    found = (path.relative_to(SOURCE).as_posix() for path in sorted(SOURCE.rglob("*.py")))
-    return tuple(
-        each for each in found if each != module and dotted(module) in names_in(SOURCE / each, with_helpers=False)
-    )
+    return tuple(each for each in _names_by_source() if each != module and dotted(module) in _names_by_source()[each])
+
+
+@cache
+def _names_by_source() -> dict[str, frozenset[str]]:
+    """The names that each file of the source uses."""
+    paths = sorted(SOURCE.rglob("*.py"))
+    return {path.relative_to(SOURCE).as_posix(): names_in(path, with_helpers=False) for path in paths}
 
 
 @cache
