@@ -57,7 +57,7 @@ def extract(
     curve: Annotated[bool, typer.Option(help="Also measure copies of fewer queries, and draw the curve.")] = True,
     price: Annotated[float | None, typer.Option(help="What 1,000 queries cost.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="For a URL: a file with the API key (chmod 600).")] = None,
-    rate: Annotated[float | None, typer.Option(help="For a URL: at most so many queries per second.")] = None,
+    rate: Annotated[float | None, typer.Option(help="For a URL: the most queries per second.")] = None,
     returns: Annotated[
         Literal["probabilities", "logits"], typer.Option(help="For a URL: what its answers are.")
     ] = "probabilities",

@@ -101,7 +101,7 @@ def given_settings(context: typer.Context, family: str | None = None) -> dict[st
 def make_method(context: typer.Context, family: str | None = None, **given: Any) -> Any:
     """The chosen method with the settings that the user gave; `given` are those that the verb has options for itself.
 
-    A setting of the verb that this method does not have is refused, so that nobody believes it was heeded.
+    A setting of the verb that this method does not have is refused, not silently ignored.
     """
     from modelkeep.core.method import options_of
     from modelkeep.core.setting_files import file_setting, read_setting

@@ -36,7 +36,7 @@ class Task:
 
 
 class Watcher(Protocol):
-    """Whoever shows progress. `opened` and `closed` bracket the `changed` calls of a task."""
+    """A thing that shows progress. `opened` and `closed` bracket the `changed` calls of a task."""
 
     def opened(self, task: Task) -> None: ...
     def changed(self, task: Task) -> None: ...

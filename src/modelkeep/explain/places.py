@@ -28,7 +28,7 @@ def _inner_places(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
         for name in reversed([name for name in model.slices() if name in modules]):
             try:
                 value = model.slice(name).h(model.probe()).value
-            except SliceError:  # called more than once, or works in place: not a place to choose for somebody
+            except SliceError:  # called more than once, or works in place: not a place to choose for the user
                 continue
             if value.shape != logits:
                 yield name, value

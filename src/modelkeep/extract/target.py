@@ -58,7 +58,7 @@ class Guarded(Scores):
 class Asked:
     """Any function as a target: `ask(x: (n, *input_shape))` gives a row per example.
 
-    `returns` says what a row holds, because nobody can be sure from outside: of a few logits that were taken for
+    `returns` says what a row holds, because it cannot be seen from outside: of a few logits that were taken for
     probabilities one learns nothing, and without a word. What does not look like it says is refused.
 
     >>> target = Asked(lambda x: x @ torch.eye(3), input_shape=(3,), classes=3, returns="logits")

@@ -131,7 +131,7 @@ class Identity:
 
 
 def _self_signed(name: str, key_file: Path) -> str:
-    """A certificate that the key gives itself. It is no authority's, so that nobody can issue others with it."""
+    """A certificate that the key gives itself. It has no authority to issue other certificates."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
@@ -177,7 +177,7 @@ def _certified(text: str) -> tuple[str, list[str]]:
         found.verify_directly_issued_by(found)
     except InvalidSignature as error:
         raise InputError("The certificate is not signed by its own key.") from error
-    except Exception as error:  # a dozen kinds, for all that somebody else may write there
+    except Exception as error:  # a dozen kinds, for all that a foreign file may hold
         raise InputError(f"This is not a certificate in PEM, or it is damaged: {error}.") from error
     if not alone:
         raise InputError("There is more than one certificate in PEM.")

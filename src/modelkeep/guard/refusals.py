@@ -1,6 +1,6 @@
 """Every way in which the gateway says no, once: REST and gRPC translate the same small tree.
 
-A message is read by whoever asked. It says what was wrong and what is allowed, and nothing about the model's insides.
+The caller reads the message. It says what was wrong and what is allowed, and nothing about the model's insides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Refusal(GuardError):
     @property
     def headers(self) -> dict[str, str]:
         """The HTTP headers of the answer; also right as gRPC metadata, in lower case."""
-        # RFC 9110 has whole seconds only; rounded up, or whoever obeys would come too early.
+        # RFC 9110 has whole seconds only; rounded up, or a caller that obeys would come too early.
         return {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
 
 

@@ -36,7 +36,7 @@ def advise(
     completion_steps: Annotated[
         int | None,
         typer.Option(
-            help="Also train such a model from scratch for so many steps, and see how hard each piece is to get back."
+            help="Also train such a model from scratch for these steps, and see how hard each piece is to get back."
         ),
     ] = None,
     weights: Weights = None,

@@ -84,7 +84,7 @@ def restore(folder: FolderPath = Path(), *, purpose: Purposes = None, as_json: J
 
 
 def pending(folder: FolderPath = Path(), *, as_json: Json = False) -> None:
-    """List the passes that wait for a person. Whoever asked may have given up since: see when they last asked."""
+    """List the passes that wait for a person. A party may have given up since it asked: see when it last did."""
     with _opened(folder) as state:
         waiting = state.pending()
     if as_json:

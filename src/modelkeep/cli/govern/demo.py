@@ -220,7 +220,7 @@ def _refusal(work: Callable[[], object]) -> str:
 
 @contextmanager
 def _after(party: Party, updates: int, act: Callable[[], None]) -> Iterator[None]:
-    """Do something as soon as the party has had so many updates, while the block trains."""
+    """Do something as soon as the party has had this number of updates, while the block trains."""
     over = threading.Event()
 
     def watch() -> None:

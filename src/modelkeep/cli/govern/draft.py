@@ -27,7 +27,7 @@ def material(
     label: Label = "label",
     as_json: Json = False,
 ) -> None:
-    """Say what an agreement says of your data, for whoever drafts it without having them: fingerprints and rows.
+    """Say what an agreement says of your data, for a person who drafts it without having them: fingerprints and rows.
 
     They go to `govern draft --data` and `--labels`, and give nothing of the data away.
     """

@@ -68,7 +68,7 @@ def train(
     *,
     data: DataSource,
     updates: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many in all; the next call goes on.")
+        int | None, typer.Option(min=1, help="Stop after this number in all; the next call goes on.")
     ] = None,
     label: Label = "label",
     device: Device = "cpu",

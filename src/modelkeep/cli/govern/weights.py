@@ -31,7 +31,7 @@ def split(
 ) -> None:
     """Deal the model out: write to each party's folder the piece that it holds.
 
-    Whoever deals has seen all weights. So deal `new` ones, which are trained together afterwards, or delete the file.
+    The dealer has seen all weights. So deal `new` ones, which are trained together afterwards, or delete the file.
     Folders are the parties' own, or bear their names; then hand each party its piece.safetensors.
     """
     import torch

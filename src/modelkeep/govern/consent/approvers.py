@@ -29,7 +29,7 @@ LONGEST = 500  # characters of a reason
 def ask_command(command: tuple[str, ...], of: Pass, timeout: float) -> None:
     """Consent is exit status 0. Whatever runs past the timeout is killed, with all that it has started."""
     deadline = time.monotonic() + timeout
-    with tempfile.TemporaryFile() as asked:  # a file, for a pipe that nobody reads would block us
+    with tempfile.TemporaryFile() as asked:  # a file, because a pipe without a reader would block
         asked.write(canonical(asdict(of)))
         asked.seek(0)
         try:

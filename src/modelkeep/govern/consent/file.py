@@ -103,7 +103,7 @@ class ConsentFile:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """SQLite's errors as sentences. Nobody consents who cannot know whether consent was withdrawn."""
+        """SQLite's errors as sentences. Without knowing whether consent was withdrawn, a party does not consent."""
         try:
             yield
         except sqlite3.Error as error:

@@ -79,7 +79,7 @@ class Policy:
         if self.askers is not None and of.asker not in self.askers:
             known = join_names(self.askers) or "nobody"
             raise ConsentRefused(f"No consent to {of}: '{of.asker}' may not ask. Who may: {known}.")
-        labels = None if of.purpose == "infer" and not of.labels else self.labels  # nobody needs labels to infer
+        labels = None if of.purpose == "infer" and not of.labels else self.labels  # inference needs no labels
         for what, used, allowed in (("data", of.data, self.data), ("labels", of.labels, labels)):
             if allowed is not None and used not in allowed:
                 known = join_names([one[:16] for one in allowed]) or "none"

@@ -44,7 +44,7 @@ class AtCut:
 
     `inputs` and `labels` are shares: 0 is what guessing the mean input or the most frequent class gives, 1 is all.
     `fresh_labels` is that of the same network with new weights, as at the first step of a training; None where its
-    weights cannot be drawn anew. `completion`: how hard either piece is to get back; None where nobody asked.
+    weights cannot be drawn anew. `completion`: how hard either piece is to get back; None where it was not measured.
     """
 
     place: str

@@ -19,9 +19,9 @@ from modelkeep.govern.exposure.cut import Exposed
 from modelkeep.training import Recipe
 
 GRID = 50
-"""The loss of a training is measured so many times, where its recipe does not say how often."""
+"""How often the loss of a training is measured, where its recipe does not say."""
 JUDGED = 2_000
-"""… on at most so many examples: on all of MNIST's fifth it takes ten times as long as the training itself."""
+"""… on at most this number of examples: on all of MNIST's fifth it takes ten times as long as the training itself."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _reading_only(path: Path) -> Iterator[sqlite3.Connection]:
     address = path.absolute().as_uri() + "?mode=ro"
     with closing(sqlite3.connect(address, uri=True, timeout=30.0, isolation_level=None)) as database:
         try:
-            database.execute("PRAGMA trusted_schema = OFF")  # the file is somebody else's
+            database.execute("PRAGMA trusted_schema = OFF")  # another party made the file
             database.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or path.with_name(f"{path.name}-wal").exists():
@@ -137,7 +137,7 @@ def _reading_only(path: Path) -> Iterator[sqlite3.Connection]:
         else:
             yield database
             return
-    # SQLite cannot make its files beside one in a folder that cannot be written; and nobody writes to that one.
+    # SQLite cannot make its files beside one in a folder that cannot be written; and no process writes to that one.
     with closing(sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None)) as database:
         database.execute("PRAGMA trusted_schema = OFF")
         yield database

@@ -163,7 +163,7 @@ class PassLeader:
 
 @dataclass(eq=False)
 class PassParticipant:
-    """One party's share of the passes, whoever leads them.
+    """One party's share of the passes, led by any party.
 
     `session` and `leader` say in which session the party is. `answers` are the logits of the last inference that went
     to this party. `on_prepared` hears of each prepared pass and what it measured, `on_crossing` of all that crosses:

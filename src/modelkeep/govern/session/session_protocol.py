@@ -95,7 +95,7 @@ def _newest_common_step(standings: dict[str, Standing]) -> int:
 
 
 class SessionParticipant:
-    """One party's share of a session, whoever leads it."""
+    """One party's share of a session, led by any party."""
 
     def __init__(self, passes: PassParticipant) -> None:
         self.name, self.passes = passes.name, passes

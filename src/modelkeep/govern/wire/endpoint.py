@@ -39,7 +39,7 @@ class Endpoint:
         """Connect to a member; who answers there with any other certificate is refused.
 
         Raises:
-            PartyUnavailable: Nobody, or not that member, answered in time, or that member refused this party.
+            PartyUnavailable: That member did not answer in time, or refused this party.
         """
         if name not in self._certificates:
             raise GovernError(f"'{name}' is not a member. The members: {join_names(sorted(self._certificates))}.")

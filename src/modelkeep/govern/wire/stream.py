@@ -99,7 +99,7 @@ class Stream:
     def close(self) -> None:
         """End the connection; who waits on it, in any thread, is told so."""
         self.shut()
-        with self._reading, self._writing:  # both were woken; nobody may use the number of a closed socket
+        with self._reading, self._writing:  # both were woken; the number of a closed socket must not be used
             self._socket.close()
 
     def shut(self) -> None:

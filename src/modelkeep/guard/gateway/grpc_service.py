@@ -58,7 +58,7 @@ def _endpoint(answer: Callable[[bytes, Context], Awaitable[Message]]) -> Callabl
             await context.abort(grpc.StatusCode[refusal.code], refusal.message, metadata)
             raise AssertionError("abort raises") from refusal
         except Exception as error:  # grpc would tell the client its text
-            log.exception("A call failed in a way that nobody foresaw.")
+            log.exception("A call failed in an unforeseen way.")
             await context.abort(grpc.StatusCode.INTERNAL, "The gateway failed; its log says why.")
             raise AssertionError("abort raises") from error
 

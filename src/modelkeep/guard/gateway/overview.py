@@ -23,7 +23,7 @@ MOST_SHOWN = 50  # principals on the page, those that asked most
 
 @dataclass(frozen=True)
 class Fidelity:
-    """A measured curve: the fidelity of a thief's copy after so many queries."""
+    """A measured curve: the fidelity of a thief's copy after a number of queries."""
 
     queries: tuple[float, ...]
     fidelity: tuple[float, ...]
@@ -46,7 +46,7 @@ class Fidelity:
         return curve
 
     def after(self, queries: float) -> dict[str, Any]:
-        """The fidelity after so many queries, between the measured ones; beyond them only which side it is on."""
+        """The fidelity after that many queries, between measured ones; beyond them only which side it is on."""
         value = float(np.interp(queries, self.queries, self.fidelity))
         if queries < self.queries[0]:
             return {"value": value, "words": f"less than {value:.0%}" if queries else "nothing yet"}

@@ -24,7 +24,7 @@ OPERATOR = "operator"  # the reserved principal: its key opens the metrics and t
 ANONYMOUS = Principal("anonymous", queries=None, rate=None)
 NOBODYS_KEY = bytes(32)  # stands for the hash of anonymous' key: no key is known whose SHA-256 this is
 KEEP = 2.0  # seconds that a lookup is believed: a revoked key is refused after that, in every replica
-REFRESH = 1.0  # seconds after which it is looked up again in the background, so that nobody waits for it
+REFRESH = 1.0  # seconds after which it is looked up again in the background, so that no request waits for it
 AHEAD = 0.25  # seconds of traffic that a lease is meant to cover
 CACHED = 10_000  # lookups that are kept; random keys must not fill the memory
 
@@ -61,10 +61,10 @@ class _Lookup:
 
 
 class Principals:
-    """Admits whoever has a key, and lets them ask as much as they may.
+    """Admits callers that have a key, and lets them ask as much as they may.
 
     The store is asked in threads of its own, rarely: who a key belongs to is believed for two seconds, and queries are
-    taken from the budget some at a time, durably, then spent in memory. With `open` nobody needs a key, and everybody
+    taken from the budget some at a time, durably, then spent in memory. With `open` no one needs a key, and everybody
     is `anonymous`.
     """
 
@@ -188,7 +188,7 @@ class Principals:
 
     def _later(self, work: Coroutine[Any, Any, object]) -> None:
         async def quietly() -> None:
-            with contextlib.suppress(Unavailable):  # whoever needs it next asks again, and is told
+            with contextlib.suppress(Unavailable):  # the next caller asks again, and is told
                 await work
 
         task = asyncio.get_running_loop().create_task(quietly())

@@ -79,7 +79,7 @@ class Service:
             self._count_refusal(name, rows, refusal)
             raise
         except Exception as error:
-            log.exception("An inference failed in a way that nobody foresaw.")
+            log.exception("An inference failed in an unforeseen way.")
             failure = Refusal("The gateway failed to answer this request; its log says why.")
             self._count_refusal(name, rows, failure)
             raise failure from error

@@ -53,7 +53,7 @@ class Asker:
 class Traffic:
     """Counts requests and refusals; called on the event loop, a microsecond or two each.
 
-    `centroids` says how many there are now, once somebody set it; it is asked once per second of traffic.
+    `centroids` says how many there are now, once it was set; it is asked once per second of traffic.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:

@@ -19,7 +19,7 @@ class Tensor:
 class InferenceRequest:
     """A request for inference. `binary`: the answer is wanted as bytes, not as numbers.
 
-    `outputs` are the names that were asked for; none means that nobody said. `version` and `id` are empty likewise.
+    `outputs` are the names that were asked for; none means that none was named. `version` and `id` are empty likewise.
     """
 
     model: str

@@ -52,6 +52,6 @@ def lease(account: Account, wanted: int, now: float) -> tuple[Lease, Account]:
     if granted < wanted:
         wait = None if granted == left else max(0.0, time - now + (1 + granted - tokens) / account.rate)
     if not granted and then == account.refilled:
-        return Lease(0, wait), account  # whoever is refused costs no write
+        return Lease(0, wait), account  # a refusal costs no write
     after = Account(account.queries, account.rate, account.spent + granted, tokens - granted, time)
     return Lease(granted, wait), after

@@ -32,7 +32,7 @@ class Connections(Generic[C]):
 
     @contextmanager
     def use(self) -> Iterator[C]:
-        """A connection for one caller. After an exception it is closed: nobody knows what state it is in."""
+        """A connection for one caller. After an exception it is closed: its state is unknown."""
         if not self._free.acquire(timeout=self._patience):
             raise StoreUnavailable(
                 f"All {self._most} connections to the store were busy for {self._patience:g} seconds. Try again."

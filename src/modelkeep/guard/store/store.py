@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Principal:
-    """Somebody who may ask, how many queries in all and how many per second (None: no limit)."""
+    """A caller that may ask, how many queries in all and how many per second (None: no limit)."""
 
     name: str
     queries: int | None

@@ -84,7 +84,7 @@ def _agreement(series: dict[str, tuple[Estimate | None, ...]], paper: dict[str, 
     return Claim(
         "B depends on p* and D only, as in theorem 9.1.",
         f"{outside} of {len(pairs)} drawn points lie outside their 95 % interval around the closed form.",
-        # More than so many would be outside by chance once in a thousand figures.
+        # More than this would be outside by chance once in a thousand figures.
         bool(outside <= 0.05 * len(pairs) + 3.1 * math.sqrt(0.05 * 0.95 * len(pairs))) if pairs else None,
     )
 

@@ -1,4 +1,4 @@
-"""What can be proved of a network that nobody trained for it? Table 6.7's "standard" and RS rows, and 6.8b's cost.
+"""What can be proved of a network that was not trained for it? Table 6.7's "standard" and RS rows, and 6.8b's cost.
 
 A 2C2F net with ReLUs is trained plainly on MNIST. The Lipschitz bound proves nearly nothing of it; PGD says how much
 there could be to prove at most; randomized smoothing proves a good deal, statistically, of another classifier, and

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 EPOCHS = 5
-"""What the thesis calls "prior to convergence": so many passes were scikit-learn's default until version 0.20."""
+"""What the thesis calls "prior to convergence": this number of passes was scikit-learn's default until version 0.20."""
 MOST_EPOCHS = 1000
 """Where a training to convergence gives up, by scikit-learn's default of today."""
 
@@ -56,7 +56,7 @@ def exact(weights: Array, bias: float, variance: float) -> tuple[float, float]:
 
 
 def sgd(x: Array, y: Array, epochs: int | None, seed: int, *, loss: str = "log_loss", penalty: str = "l2") -> Any:
-    """scikit-learn's linear classifier by SGD, as it comes, fitted for so many epochs.
+    """scikit-learn's linear classifier by SGD, as it comes, fitted for a number of epochs.
 
     None is until its loss no longer falls, but for `MOST_EPOCHS` at most: `n_iter_` says how many there were.
     """

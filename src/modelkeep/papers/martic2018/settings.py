@@ -52,7 +52,7 @@ class Setting:
 
 
 def recipes(network: Network, steps: int, batch_size: int) -> tuple[Recipe, Recipe]:
-    """How to train and to retrain: appendix A, with the schedule of table 1 or 2 brought to so many steps.
+    """How to train and to retrain: appendix A, with the schedule of table 1 or 2 brought to this number of steps.
 
     >>> training, retraining = recipes("AlexNet", 120_000, 256)
     >>> retraining.learning_rate.table

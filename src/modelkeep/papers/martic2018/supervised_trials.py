@@ -143,7 +143,7 @@ def built(setting: Setting, data: Data) -> Model:
 
 
 def _read(name: str, part: Literal["train", "test"]) -> Data:
-    """A built-in set; or ImageNet, which nobody may give away, from a folder of the user's."""
+    """A built-in set; or ImageNet, which may not be passed on, from a folder of the user's."""
     if name != IMAGENET:
         return datasets.load(name, part)
     folder = cache.folder() / IMAGENET / part

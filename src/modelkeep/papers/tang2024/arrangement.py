@@ -38,7 +38,7 @@ class Arrangement:
 
 @lru_cache(maxsize=1)
 def arranged(task: str, examples: int, tested: int) -> Arrangement:
-    """The data of a task: at most so many `examples` to train on, and so many to test with."""
+    """The data of a task: at most `examples` to train on, and `tested` to test with."""
     if task == "digits":  # for tests: no download, and the thief has the same digits upside down
         return _digits(examples, tested)
     if task == ANIMALS:

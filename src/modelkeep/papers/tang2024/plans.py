@@ -15,7 +15,7 @@ def _quick(epochs: int) -> Recipe:
 
 
 def _papers(epochs: int, rate: float, halved: int, batch_size: int) -> Recipe:
-    """Appendix B.3: SGD with a momentum of 0.5, whose rate is halved every so many epochs."""
+    """Appendix B.3: SGD with a momentum of 0.5, whose rate is halved at fixed intervals."""
     table = tuple((start, rate / 2 ** (start // halved)) for start in range(0, epochs, halved))
     return Recipe(
         epochs=epochs,

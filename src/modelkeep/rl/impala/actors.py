@@ -20,7 +20,7 @@ RECENT = 100  # episodes of each level, whose mean return is its score
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unroll:
-    """So many steps of all copies, and what the learner needs to think them over again."""
+    """Some steps of all copies, and what the learner needs to think them over again."""
 
     observations: Tensor  # (time + 1, batch, *shape): also what came after the last step
     begun: Tensor  # (time + 1, batch): whether an episode begins with that observation; so step t − 1 ended one

@@ -29,13 +29,13 @@ from modelkeep.training import Adam, EarlyStop, Recipe, cross_entropy, fit
 HELD = 0.99
 """A set is held when this share of its labels is right."""
 CLOSE = 1.1
-"""The search ends when what failed is at most so many times what was held."""
+"""The search ends when what failed is at most this many times what was held."""
 
 
 def capacity(holds: Callable[[int], bool], start: int) -> tuple[int, int]:
     """The most examples that were held, and the fewest above it that were not: doubled or halved, then bisected.
 
-    As if whoever holds n holds fewer too. Nothing held at all is `(0, 1)`.
+    As if a network that holds n holds fewer too. Nothing held at all is `(0, 1)`.
 
     >>> capacity(lambda n: n <= 70, start=16)
     (68, 72)

@@ -87,7 +87,7 @@ def _coefficients(design: Array, y: Array, seed: int) -> list[Estimate]:
     determined = np.linalg.cond(products) < 1e9
     moments = np.einsum("rn,ni,n->ri", counts, design, y)[determined]
     drawn = np.linalg.solve(products[determined], moments[..., None])[..., 0]
-    # The residuals of a fit of so many terms are too small by this factor, and the spread of the draws with them.
+    # The residuals of a fit of that many terms are too small by this factor, and the spread of the draws with them.
     drawn = value + (drawn - value) * np.sqrt(n / (n - terms))
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return [Estimate(float(v), float(a), float(b), n) for v, a, b in zip(value, low, high, strict=True)]
