@@ -82,7 +82,7 @@ EXPORTS = {
     """,
     "guard.store": "Event Lease Principal Store open_store",
     "harden": """
-        BitDepth Contractive Defence DefenceMaker Detected Detector Distillation Evaded FGSMTraining
+        BitDepth Contractive DefenceMaker DefendedModel Detected Detector Distillation Evaded FGSMTraining
         FastTraining Foveate FreeTraining GradientRegularisation Hardened Jpeg LogitNoise MedianSmoothing
         PGDTraining RandomResize Scoreboard Scored Setting Trades calibrate defended distil evade
         feature_squeezing harden judge make_defences score scoreboard together train_detector with_autoencoder

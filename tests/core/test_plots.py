@@ -71,7 +71,7 @@ def test_no_global_state_is_touched() -> None:
     # In a process of its own: pyplot and a window system are never loaded, and the settings stay as they were.
     code = """
 import sys
-from modelkeep import plots
+from modelkeep.core import plots
 assert not any(name.startswith("matplotlib") for name in sys.modules), "matplotlib is loaded before it is needed"
 import matplotlib
 before = dict(matplotlib.rcParams)

@@ -11,7 +11,7 @@ from torch import nn
 from modelkeep import Data, Model
 from modelkeep.core.errors import InputError
 from modelkeep.core.registry import declarations
-from modelkeep.harden import Defence, Setting, make_defences
+from modelkeep.harden import DefendedModel, Setting, make_defences
 from modelkeep.harden.adversarial import FastTraining, FGSMTraining, FreeTraining, PGDTraining
 from modelkeep.training import Linear, Recipe
 from modelkeep.training.objectives import name_of
@@ -32,7 +32,7 @@ def test_all_that_fit_are_made_and_leave_the_model_as_it_was(trained: Model, dat
     before = trained.fingerprint()
     made = make_defences(trained, setting_for(data))
     assert set(made) == {*declarations("hardening"), *declarations("defence")}
-    assert all(isinstance(each, Defence) for each in made.values())
+    assert all(isinstance(each, DefendedModel) for each in made.values())
     assert trained.fingerprint() == before
     random = [
         name for name, each in made.items() if not torch.equal(each.model.logits(data.x), each.model.logits(data.x))

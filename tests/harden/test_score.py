@@ -11,7 +11,7 @@ from modelkeep.attack import PGD, Attacked
 from modelkeep.attack.adaptive import bpda, eot
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate
-from modelkeep.harden import Defence, Scoreboard, Scored, score, scoreboard
+from modelkeep.harden import DefendedModel, Scoreboard, Scored, score, scoreboard
 from modelkeep.harden.score import verdict
 
 
@@ -72,7 +72,7 @@ def test_a_defence_without_a_gradient_does_not_hold_against_whoever_knows_it(lin
     assert any("masked gradients suspected" in note for note in blind.health)
     assert blind.ignoring.value == pytest.approx(0.6, abs=0.01)  # and the one that ignores the defence shows it
     assert blind.verdict != "holds"
-    knowing = score(model(), Defence(defended, bpda(defended, "front")), line, attack=PGD(radius=0.2), seed=0)
+    knowing = score(model(), DefendedModel(defended, bpda(defended, "front")), line, attack=PGD(radius=0.2), seed=0)
     assert knowing.adaptive.value == pytest.approx(0.6, abs=0.01)
     assert knowing.health == ()
 
@@ -93,10 +93,10 @@ def test_a_random_defence_is_attacked_in_the_mean(line: Data) -> None:
     defended = model(0.5, Noise())
     alone = score(model(), defended, line, attack=PGD(radius=0.2), seed=0)
     assert any("random" in note for note in alone.health)
-    known = score(model(), Defence(defended, eot(defended, 8)), line, attack=PGD(radius=0.2), seed=0)
+    known = score(model(), DefendedModel(defended, eot(defended, 8)), line, attack=PGD(radius=0.2), seed=0)
     assert not any("random" in note for note in known.health)
     assert known.adaptive.value == pytest.approx(0.6, abs=0.05)
-    again = score(model(), Defence(defended, eot(defended, 8)), line, attack=PGD(radius=0.2), seed=0)
+    again = score(model(), DefendedModel(defended, eot(defended, 8)), line, attack=PGD(radius=0.2), seed=0)
     assert (again.clean, again.adaptive, again.ignoring) == (known.clean, known.adaptive, known.ignoring)
 
 
@@ -111,7 +111,7 @@ def test_the_undefended_network_is_attacked_once_for_all(line: Data) -> None:
     undefended, first, second = model(), model(0.6), model(0.7)
     found = scoreboard(
         undefended,
-        {"near": first, "far": Defence(second)},
+        {"near": first, "far": DefendedModel(second)},
         line,
         attack=Counting(norm="l2", radius=0.1, steps=5),
         seed=0,

@@ -42,7 +42,9 @@ def describe(thing: object) -> Any:
         return stored_name(thing)
     name = stored_name(type(thing))
     if is_dataclass(thing):
-        return [name, *([each.name, describe(getattr(thing, each.name))] for each in fields(thing))]
+        # The provenance of a result holds the time that it took, which makes it no other thing.
+        held = [each.name for each in fields(thing) if each.name != "provenance"]
+        return [name, *([each, describe(getattr(thing, each))] for each in held)]
     return f"{name} {thing!r}"
 
 

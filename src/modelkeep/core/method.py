@@ -191,10 +191,16 @@ def python_of(method: object) -> str:
             continue
         value, default = getattr(method, each.name), _default(each)
         if default is MISSING or (value is not default and repr(value) != repr(default)):
-            told = python_of(value) if is_dataclass(value) and not isinstance(value, type) else repr(value)
-            told = told if each.repr else "…"
-            given.append(f"{each.name}={told}")
+            given.append(f"{each.name}={_python(value) if each.repr else '…'}")
     return f"{type(method).__name__}({', '.join(given)})"
+
+
+def _python(value: Any) -> str:
+    """The expression for a value; "…" for one that no short expression makes: a result, a lambda, an object."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return "…" if hasattr(value, "provenance") else python_of(value)
+    text = getattr(value, "__qualname__", repr(value))  # a function by its name
+    return "…" if "<" in text else text
 
 
 def command_of(method: object) -> str:

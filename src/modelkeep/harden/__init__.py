@@ -12,7 +12,7 @@ from modelkeep.harden.evasion import Evaded, evade, together
 from modelkeep.harden.gradient_regularisation import GradientRegularisation
 from modelkeep.harden.hardening import Hardened, harden
 from modelkeep.harden.jpeg import Jpeg
-from modelkeep.harden.score import Defence, Scoreboard, Scored, score, scoreboard
+from modelkeep.harden.score import DefendedModel, Scoreboard, Scored, score, scoreboard
 from modelkeep.harden.squeezing import BitDepth, MedianSmoothing, feature_squeezing
 from modelkeep.harden.trades import Trades
 from modelkeep.harden.trained_detector import train_detector
@@ -21,8 +21,8 @@ from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defen
 __all__ = [
     "BitDepth",
     "Contractive",
-    "Defence",
     "DefenceMaker",
+    "DefendedModel",
     "Detected",
     "Detector",
     "Distillation",

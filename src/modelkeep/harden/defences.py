@@ -23,7 +23,7 @@ from modelkeep.harden.autoencoder import Contractive, with_autoencoder
 from modelkeep.harden.denoising import with_denoising
 from modelkeep.harden.hardening import Method, train_hardened
 from modelkeep.harden.jpeg import Jpeg
-from modelkeep.harden.score import Defence
+from modelkeep.harden.score import DefendedModel
 from modelkeep.harden.squeezing import BitDepth, MedianSmoothing
 from modelkeep.harden.transforms import Foveate, LogitNoise, RandomResize, defended
 from modelkeep.training import Recipe, fit
@@ -47,14 +47,14 @@ class DefenceMaker:
         """Whether it can be made of this model."""
         return True
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The defence, of a copy of the model."""
         raise NotImplementedError
 
 
-def make_defences(model: Model, setting: Setting, names: Iterable[str] | None = None) -> dict[str, Defence]:
+def make_defences(model: Model, setting: Setting, names: Iterable[str] | None = None) -> dict[str, DefendedModel]:
     """The hardenings and defences of these names (None: all that fit the model), each of a copy of the model."""
-    made: dict[str, Defence] = {}
+    made: dict[str, DefendedModel] = {}
     known = {**declarations("hardening"), **declarations("defence")}
     chosen = list(known) if names is None else [_registered(name) for name in names]
     if unknown := [name for name in chosen if name not in known]:
@@ -83,10 +83,10 @@ def _for_radius(kind: type[Any], setting: Setting) -> Method:
     return made
 
 
-def _train(method: Method, model: Model, setting: Setting) -> Defence:
+def _train(method: Method, model: Model, setting: Setting) -> DefendedModel:
     trained = Model.from_card(copy.deepcopy(model.module), model.card, model.device)
     train_hardened(trained, setting.train, method, setting.recipe, seed=setting.seed)
-    return Defence(trained)
+    return DefendedModel(trained)
 
 
 def _are_pictures(model: Model) -> bool:
@@ -99,9 +99,9 @@ def _bounds(model: Model) -> tuple[float, float]:
     return model.bounds
 
 
-def _without_gradient(model: Model, transform: nn.Module) -> Defence:
+def _without_gradient(model: Model, transform: nn.Module) -> DefendedModel:
     changed = defended(model, transform)
-    return Defence(changed, adaptive=bpda(changed, "transform"))
+    return DefendedModel(changed, adaptive=bpda(changed, "transform"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class DenoisingDefence(DefenceMaker):
         """Whether it has a feature map."""
         return _are_pictures(model) and last_feature_map(model) is not None
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The network with the block, trained."""
         if (place := last_feature_map(model)) is None:
             raise InputError("The model has no feature map to denoise.")
@@ -131,12 +131,12 @@ class DenoisingDefence(DefenceMaker):
 class AutoencoderDefence(DefenceMaker):
     """A contractive autoencoder in front, trained on inputs with noise of the radius."""
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The autoencoder, trained, and the network behind it as it was."""
         in_front = with_autoencoder(model, seed=setting.seed)
         recipe = replace(setting.recipe, trainable=("transform",))
         fit(in_front, setting.train, Contractive(noise=setting.radius), recipe, seed=setting.seed)
-        return Defence(in_front)
+        return DefendedModel(in_front)
 
 
 @declare("defence", "jpeg", paper="Dziugaite2016")
@@ -149,7 +149,7 @@ class JpegDefence(DefenceMaker):
         """Whether the inputs are pictures within bounds."""
         return _are_pictures(model) and model.bounds is not None
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The compression in front, and straight through it for the attacker."""
         return _without_gradient(model, Jpeg(self.quality, _bounds(model)))
 
@@ -164,7 +164,7 @@ class BitDepthDefence(DefenceMaker):
         """Whether the inputs are pictures within bounds."""
         return _are_pictures(model) and model.bounds is not None
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The rounding in front, and straight through it for the attacker."""
         return _without_gradient(model, BitDepth(self.bits, _bounds(model)))
 
@@ -179,9 +179,9 @@ class MedianDefence(DefenceMaker):
         """Whether the inputs are pictures."""
         return _are_pictures(model)
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The median in front; it has a gradient."""
-        return Defence(defended(model, MedianSmoothing(self.size)))
+        return DefendedModel(defended(model, MedianSmoothing(self.size)))
 
 
 @declare("defence", "foveation", paper="Luo2015")
@@ -194,9 +194,9 @@ class FoveationDefence(DefenceMaker):
         """Whether the inputs are pictures."""
         return _are_pictures(model)
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The crop in front; it has a gradient."""
-        return Defence(defended(model, Foveate(self.share)))
+        return DefendedModel(defended(model, Foveate(self.share)))
 
 
 @declare("defence", "random-resizing", paper="Xie2018")
@@ -209,10 +209,10 @@ class RandomResizingDefence(RandomDefence):
         """Whether the inputs are pictures."""
         return _are_pictures(model)
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The resizing in front, and its mean for the attacker."""
         changed = defended(model, RandomResize(self.smallest))
-        return Defence(changed, adaptive=eot(changed, self.samples))
+        return DefendedModel(changed, adaptive=eot(changed, self.samples))
 
 
 @declare("defence", "logit-noise", paper="Nguyen2018")
@@ -221,7 +221,7 @@ class LogitNoiseDefence(RandomDefence):
 
     scale: float = setting("Its standard deviation.", default=1.0, at_least=0)
 
-    def make(self, model: Model, setting: Setting) -> Defence:
+    def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The noise behind the network, and its mean for the attacker."""
         changed = defended(model, LogitNoise(self.scale))
-        return Defence(changed, adaptive=eot(changed, self.samples))
+        return DefendedModel(changed, adaptive=eot(changed, self.samples))

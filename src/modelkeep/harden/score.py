@@ -27,7 +27,7 @@ WORTHWHILE = 0.1
 
 
 @dataclass(frozen=True)
-class Defence:
+class DefendedModel:
     """A defended model, and what an attacker who knows the defence differentiates instead of it.
 
     `adaptive` is made with `modelkeep.attack.bpda` where the defence has no useful gradient and with `eot` where it is
@@ -111,7 +111,7 @@ class Scoreboard(Result, kind="scoreboard"):
 
 def score(
     undefended: Model,
-    defence: Defence | Model,
+    defence: DefendedModel | Model,
     data: Data,
     *,
     attack: BoundedAttack,
@@ -141,7 +141,7 @@ def score(
 
 def scoreboard(
     undefended: Model,
-    defences: Mapping[str, Defence | Model],
+    defences: Mapping[str, DefendedModel | Model],
     data: Data,
     *,
     attack: BoundedAttack,
@@ -159,7 +159,7 @@ def scoreboard(
         task.advance()
         scores = {}
         for name, given in defences.items():
-            defence = given if isinstance(given, Defence) else Defence(given)
+            defence = given if isinstance(given, DefendedModel) else DefendedModel(given)
             deployed, knowing = defence.model, defence.adaptive or defence.model
             with measured(seed, deployed.fingerprint(), data.fingerprint()) as own:
                 found = attack(knowing, data, seed=seed)
