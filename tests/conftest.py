@@ -61,3 +61,8 @@ def trained_cnn() -> Model:
 def trained_dense() -> Model:
     """A dense network that is right about most digits. It is shared: leave it as it is."""
     return digits_dense()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the guides, which take longest: at the end, two of three processes would wait for them."""
+    items.sort(key=lambda item: item.path.name != "test_docs.py")
