@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import FrozenInstanceError, dataclass
+from shlex import split
 
 import pytest
 import torch
@@ -54,6 +55,13 @@ class MeanConfidence(Asking):
     mode: str = setting("Which mean.", default="plain", choices=("plain", "trimmed"))
     most: int | None = setting("At most as many examples.", default=None, at_least=1)
     mask: torch.Tensor | None = setting("Where to look.", default=None)
+
+
+@declare("test", "reaching")
+class Reaching:
+    """Moves towards a class."""
+
+    target: str = setting("The class to reach.")
 
 
 @pytest.mark.parametrize(
@@ -118,3 +126,7 @@ def test_settings_of_a_method_are_json_and_python_makes_it_again() -> None:
     assert eval(python_of(method)) == method
     assert command_of(method) == "--share 0.25 --most 3"
     check_settings(method)
+
+
+def test_a_command_can_be_pasted_into_a_shell_whatever_a_setting_says() -> None:
+    assert split(command_of(Reaching(target="a dog; true $(true)"))) == ["--target", "a dog; true $(true)"]

@@ -74,3 +74,18 @@ def test_another_package_adds_a_method(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["Changes nothing. False", "Still"]
+
+
+def test_a_package_that_is_broken_is_named(tmp_path: Path) -> None:
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[modelkeep.methods]\nexample.gone = no_such_package.gone:Gone\n")
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from modelkeep.core.errors import InputError\n"
+        "from modelkeep.core.registry import families\n"
+        "try: families()\nexcept InputError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "The entry point 'example.gone'" in done.stdout
+    assert "cannot be read" in done.stdout

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import wraps
 from inspect import signature
+from shlex import quote
 from types import UnionType
 from typing import (
     TYPE_CHECKING,
@@ -214,9 +215,9 @@ def command_of(method: object) -> str:
         if isinstance(value, bool):
             told.append(f"--{option}" if value else f"--no-{option}")
         elif isinstance(value, int | float | str):
-            told.append(f"--{option} {value}")
+            told.append(f"--{option} {quote(str(value))}")  # a class may be called "not a dog; or so"
         elif isinstance(notation := getattr(value, "notation", None), str):  # a guarantee
-            told.append(f"--{option} {notation}")
+            told.append(f"--{option} {quote(notation)}")
         else:  # a tensor, a recipe: a value that only Python can give
             told.append(f"--{option} …")
     return " ".join(told)

@@ -114,7 +114,14 @@ def _registry() -> dict[str, dict[str, Declaration]]:
 def _of_other_packages() -> Iterator[Declaration]:
     for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
         family, _, name = point.name.partition(".")
-        for declaration in read_declarations(point.module, module_text(point.module)):
+        try:
+            text = module_text(point.module)
+        except (ImportError, KeyError, OSError, ValueError) as error:
+            raise InputError(
+                f"The entry point '{point.name}' of the group {ENTRY_POINTS} names {point.value}, whose source "
+                f"cannot be read: {error}. Install its package again, or remove it."
+            ) from error
+        for declaration in read_declarations(point.module, text):
             if (declaration.family, declaration.name) == (family, name):
                 yield declaration
                 break
