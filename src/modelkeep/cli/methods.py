@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-FamilyName = Annotated[str, typer.Argument(help="Such as attack, guard or dataset; all families by default.")]
+_FamilyName = Annotated[str, typer.Argument(help="Such as attack, guard or dataset; all families by default.")]
 
 
 def methods(
-    family: FamilyName = "",
+    family: _FamilyName = "",
     name: Annotated[str, typer.Argument(help="One method of the family: shows its settings.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
@@ -29,7 +29,7 @@ def methods(
     from modelkeep.core.registry import declarations, families, find
 
     if name:
-        rows = setting_rows(find(family, name).load())
+        rows = _setting_rows(find(family, name).load())
         if as_json:
             typer.echo(json.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]))
         else:
@@ -50,7 +50,7 @@ def methods(
 COLUMNS = ("setting", "default", "allowed", "what it is")
 
 
-def setting_rows(method: type) -> list[list[str]]:
+def _setting_rows(method: type) -> list[list[str]]:
     """A row for each setting of a method."""
     from dataclasses import is_dataclass
 

@@ -11,13 +11,13 @@ from torch import nn
 from modelkeep.core.errors import bad_parameter
 from modelkeep.zoo.architectures.layers import Layers, check
 
-Normalisation = Literal["none", "batch", "group"]
+_Normalisation = Literal["none", "batch", "group"]
 
 
 class _ConvBlock(nn.Module):
     """A convolution with its normalisation and ReLU; with a `skip`, its result is added to its input."""
 
-    def __init__(self, width: int, kernel: int, normalisation: Normalisation, skip: bool) -> None:
+    def __init__(self, width: int, kernel: int, normalisation: _Normalisation, skip: bool) -> None:
         super().__init__()
         self.conv = nn.Conv2d(width, width, kernel, padding=kernel // 2)
         self.norm = _norm(normalisation, width)
@@ -39,7 +39,7 @@ def searchable_network(
     hidden: int = 64,
     kernel: int = 3,
     stride: int = 2,
-    normalisation: Normalisation = "none",
+    normalisation: _Normalisation = "none",
     skips: bool = False,
     dropout: float = 0.0,
 ) -> nn.Sequential:
@@ -77,7 +77,7 @@ def searchable_network(
     return nn.Sequential(Layers(lower=nn.Sequential(lower), upper=nn.Sequential(upper)))
 
 
-def _norm(normalisation: Normalisation, width: int) -> nn.Module:
+def _norm(normalisation: _Normalisation, width: int) -> nn.Module:
     if normalisation == "batch":
         return nn.BatchNorm2d(width)
     if normalisation == "group":

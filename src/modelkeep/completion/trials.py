@@ -26,7 +26,7 @@ from modelkeep.study.trials import canonical
 from modelkeep.training import Recipe, evaluate
 from modelkeep.zoo import datasets, pretrained
 
-Opened = tuple[Model, Data, Data]
+_Opened = tuple[Model, Data, Data]
 """The owner's model, what it is trained on, and what it is judged on."""
 
 
@@ -65,7 +65,7 @@ def retraining(value: Mapping[str, Any], part: str, procedure: str, seed: int) -
     )
 
 
-def opened(owned: Mapping[str, Any]) -> Opened:
+def opened(owned: Mapping[str, Any]) -> _Opened:
     """Open what is `owned`: a model and data as the user named them, all in JSON.
 
     It has model, weights, input_shape, device; train, test, label; and `examples`, how many of the test data judge,
@@ -75,7 +75,7 @@ def opened(owned: Mapping[str, Any]) -> Opened:
 
 
 @lru_cache(maxsize=1)
-def _opened(text: str) -> Opened:
+def _opened(text: str) -> _Opened:
     named = json.loads(text)
     shape = None if named["input_shape"] is None else tuple(named["input_shape"])
     device, label = named["device"], named["label"]

@@ -15,7 +15,7 @@ from typing import Any
 from modelkeep.core.errors import InputError, MissingExtra, ModelKeepError
 from modelkeep.core.sources import module_text, search
 
-ENTRY_POINTS = "modelkeep.methods"
+_ENTRY_POINTS = "modelkeep.methods"
 """The group under which another package adds methods: `"attack.my-attack" = "my_package.my_module:MyAttack"`."""
 
 # The arguments of `declare` are literals, so that they can be read without running the module. The form is ruff's.
@@ -112,13 +112,13 @@ def _registry() -> dict[str, dict[str, Declaration]]:
 
 
 def _of_other_packages() -> Iterator[Declaration]:
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+    for point in sorted(entry_points(group=_ENTRY_POINTS), key=lambda point: point.name):
         family, _, name = point.name.partition(".")
         try:
             text = module_text(point.module)
         except (ImportError, KeyError, OSError, ValueError) as error:
             raise InputError(
-                f"The entry point '{point.name}' of the group {ENTRY_POINTS} names {point.value}, whose source "
+                f"The entry point '{point.name}' of the group {_ENTRY_POINTS} names {point.value}, whose source "
                 f"cannot be read: {error}. Install its package again, or remove it."
             ) from error
         for declaration in read_declarations(point.module, text):
@@ -127,7 +127,7 @@ def _of_other_packages() -> Iterator[Declaration]:
                 break
         else:
             raise InputError(
-                f"The entry point '{point.name}' of the group {ENTRY_POINTS} names {point.value}, where no "
+                f"The entry point '{point.name}' of the group {_ENTRY_POINTS} names {point.value}, where no "
                 f'@declare("{family}", "{name}", …) is found.'
             )
 

@@ -13,7 +13,7 @@ from modelkeep.extract.knowledge import Knowledge
 from modelkeep.extract.target import Target
 from modelkeep.training import Augmentation
 
-CROPS = Augmentation(flip=True, shift=0.125)  # 4 of 32 pixels, as crops after padding are usually drawn
+_CROPS = Augmentation(flip=True, shift=0.125)  # 4 of 32 pixels, as crops after padding are usually drawn
 
 
 @runtime_checkable
@@ -98,7 +98,7 @@ class Smoothing(Attack):
     """Averages the answers to changed copies of each image: cropped at random after padding, and flipped."""
 
     copies: int = setting("Copies of each image.", default=3, at_least=1)
-    augmentation: Augmentation = setting("How a copy is changed.", default=CROPS)
+    augmentation: Augmentation = setting("How a copy is changed.", default=_CROPS)
 
     def ask(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
         """The mean answer to the copies."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 KNOCKOFF, NAIVE = Knockoff(), Naive()
 
 # A network is saved in a file of its own, and a result that was read back has none.
-Unstored = Annotated[
+_Unstored = Annotated[
     Model | None,
     PlainSerializer(lambda model: None),
     PlainValidator(lambda value: value if isinstance(value, Model) else None),
@@ -58,7 +58,7 @@ class Extraction(Result, kind="extraction"):
     queries: int
     judging_queries: int
     cost: float | None
-    model: Unstored = field(default=None, repr=False)
+    model: _Unstored = field(default=None, repr=False)
 
     @property
     def substitute(self) -> Model:

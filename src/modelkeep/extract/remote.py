@@ -19,8 +19,8 @@ from modelkeep.extract.answer_store import AnswerStore, identity
 from modelkeep.extract.target import Returns, probabilities
 
 DATATYPES = {"FP32": torch.float32, "FP64": torch.float64}
-ATTEMPTS = 8
-AGAIN = (429, 502, 503, 504)  # statuses after which the same request may be made again
+_ATTEMPTS = 8
+_AGAIN = (429, 502, 503, 504)  # statuses after which the same request may be made again
 
 
 class Remote:
@@ -140,7 +140,7 @@ class Remote:
         import httpx
 
         began, reason = time.monotonic(), ""
-        for attempt in range(ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             wait = 0.1 * 2**attempt
             try:
                 response = self._client.request(method, url, json=body)
@@ -156,7 +156,7 @@ class Remote:
                 after = response.headers.get("Retry-After", "")
                 if response.status_code == 429 and not after:
                     raise QueryBudget(f"The target answers no more ({reason}). What it answered so far is kept.")
-                if response.status_code not in AGAIN:
+                if response.status_code not in _AGAIN:
                     raise ModelError(f"{url} refused: {reason}.")
                 wait = float(after) if after.isdecimal() else wait
             if time.monotonic() + wait - began > self._patience:

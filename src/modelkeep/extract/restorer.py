@@ -19,10 +19,10 @@ from modelkeep.extract.substitute import train_substitute
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import architectures
 
-SHADOWS = Recipe(epochs=10, batch_size=64, learning_rate=2e-3)
-RESTORER = Recipe(epochs=5, batch_size=256, learning_rate=2e-3)
+_SHADOWS = Recipe(epochs=10, batch_size=64, learning_rate=2e-3)
+_RESTORER = Recipe(epochs=5, batch_size=256, learning_rate=2e-3)
 CPU = torch.device("cpu")
-three_layers: Architecture = partial(architectures.dense, hidden=[128, 128])
+_three_layers: Architecture = partial(architectures.dense, hidden=[128, 128])
 
 
 @declare("extraction", "d-dae", extra="guard", access="scores", paper="Chen2023; Tang2024, appendix B.1", kw_only=False)
@@ -37,8 +37,8 @@ class DDAE(Attack):
 
     shadows: int = setting("Shadow models.", default=20, at_least=1)
     architecture: Architecture | None = setting("Of a shadow model; a small one that fits by default.", default=None)
-    shadow_recipe: Recipe = setting("How a shadow model is trained.", default=SHADOWS)
-    recipe: Recipe = setting("How the restorer is trained.", default=RESTORER)
+    shadow_recipe: Recipe = setting("How a shadow model is trained.", default=_SHADOWS)
+    recipe: Recipe = setting("How the restorer is trained.", default=_RESTORER)
 
     def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
         """The answers through the restorer."""
@@ -76,7 +76,7 @@ class DDAE(Attack):
 class DDAEPlus(TableAttack):
     """Learns to undo the defence from the table of partial-bayes instead of shadow models."""
 
-    recipe: Recipe = setting("How the restorer is trained.", default=RESTORER)
+    recipe: Recipe = setting("How the restorer is trained.", default=_RESTORER)
 
     def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
         """The answers through the restorer."""
@@ -107,5 +107,5 @@ def _restore(
     """
     count = answers.shape[1]
     predictions = _Predictions(tuple(map(str, range(count))), (count,))
-    restorer = train_substitute(predictions, perturbed, clean, architecture=three_layers, recipe=recipe, seed=seed)
+    restorer = train_substitute(predictions, perturbed, clean, architecture=_three_layers, recipe=recipe, seed=seed)
     return Scores(restorer).probs(answers)

@@ -13,14 +13,14 @@ from modelkeep.core.files import replace_file
 from modelkeep.core.signing import canonical
 
 T = TypeVar("T")
-MOST_BYTES = 4 * 2**20
+_MOST_BYTES = 4 * 2**20
 
 
 def read_document(kind: type[T], path: Path, what: str) -> T:
     """The dataclass `kind` from the file: exact types, nothing missing, nothing more, no key twice."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise GovernError(f"'{path}' is {path.stat().st_size:,} bytes long; {what} has at most {MOST_BYTES:,}.")
+        if path.stat().st_size > _MOST_BYTES:
+            raise GovernError(f"'{path}' is {path.stat().st_size:,} bytes long; {what} has at most {_MOST_BYTES:,}.")
         text = path.read_bytes().decode()
         values = json.loads(text, object_pairs_hook=_without_doubles)
         found: T = TypeAdapter(kind).validate_json(canonical(values), strict=True, extra="forbid")

@@ -15,11 +15,11 @@ from torch.nn.functional import pad
 from modelkeep.core.errors import bad_parameter
 
 # Annex K of the JPEG standard, for quality 50.
-LUMINANCE = """
+_LUMINANCE = """
 16 11 10 16 24 40 51 61  12 12 14 19 26 58 60 55  14 13 16 24 40 57 69 56  14 17 22 29 51 87 80 62
 18 22 37 56 68 109 103 77  24 35 55 64 81 104 113 92  49 64 78 87 103 121 120 101  72 92 95 98 112 100 103 99
 """
-CHROMINANCE = """
+_CHROMINANCE = """
 17 18 24 47 99 99 99 99  18 21 26 66 99 99 99 99  24 26 56 99 99 99 99 99  47 66 99 99 99 99 99 99
 99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99  99 99 99 99 99 99 99 99
 """
@@ -51,8 +51,8 @@ class Jpeg(nn.Module):
         i, k = torch.arange(8), torch.arange(8)[:, None]
         cosines = torch.cos((2 * i + 1) * k * math.pi / 16)
         self.register_buffer("cosines", cosines / cosines.norm(dim=1, keepdim=True), persistent=False)
-        self.register_buffer("luminance", _table(LUMINANCE, quality), persistent=False)
-        self.register_buffer("chrominance", _table(CHROMINANCE, quality), persistent=False)
+        self.register_buffer("luminance", _table(_LUMINANCE, quality), persistent=False)
+        self.register_buffer("chrominance", _table(_CHROMINANCE, quality), persistent=False)
         mixed = [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]]
         self.register_buffer("to_ycc", torch.tensor(mixed), persistent=False)
         self.register_buffer("to_rgb", torch.linalg.inv(torch.tensor(mixed)), persistent=False)

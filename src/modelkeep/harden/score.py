@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Verdict = Literal["holds", "does not hold", "unclear"]
-WORTHWHILE = 0.1
+_WORTHWHILE = 0.1
 """The gain in accuracy under attack below which a defence is not worth its name."""
 
 
@@ -206,7 +206,7 @@ def verdict(undefended: Estimate, defended: Estimate, health: tuple[str, ...] = 
     >>> verdict(Estimate.rate(1, 8), Estimate.rate(3, 8))
     'unclear'
     """
-    if defended.high - undefended.low <= WORTHWHILE:
+    if defended.high - undefended.low <= _WORTHWHILE:
         return "does not hold"
     return "holds" if defended.low > undefended.high and not health else "unclear"
 

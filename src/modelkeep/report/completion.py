@@ -67,7 +67,7 @@ def _cards(hardness: Hardness, price: Price | None) -> Iterator[Card]:
         yield Card(title + bound.part, f"{bound.hardness.value:.2f}", interval, bound.hardness)
     hardest = bounds[0]
     if price is not None and hardest.seconds is not None:
-        told = f"{hardest.cost:,.0f} steps, {duration(hardest.seconds)} at {_rate(price)}"
+        told = f"{hardest.cost:,.0f} steps, {_duration(hardest.seconds)} at {_rate(price)}"
         yield Card(f"to get {hardest.part} back", price.of(hardest.seconds), told)
 
 
@@ -109,7 +109,7 @@ def _bounds(hardness: Hardness, alpha: float, price: Price | None, summary: str 
             f"{bound.cost:,.0f} of {bound.original_cost:,.0f}",
         ]
         if timed:
-            row.append("not timed" if bound.seconds is None else duration(bound.seconds))
+            row.append("not timed" if bound.seconds is None else _duration(bound.seconds))
         if price is not None:
             row.append(_cost(bound, price))
         rows.append([*row, f"{bound.censored} of {bound.runs}"])
@@ -146,7 +146,7 @@ def _rate(price: Price) -> str:
     return f"{price.currency}\u00a0{price.per_hour:,.2f} an hour"
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """Seconds as a person reads them.
 
     >>> duration(0.5), duration(90), duration(9000)

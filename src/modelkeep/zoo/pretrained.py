@@ -43,7 +43,7 @@ def efficientnet_lite0(
     )
 
 
-MODELS: dict[str, Callable[..., Model]] = {"efficientnet-lite0": efficientnet_lite0}
+_MODELS: dict[str, Callable[..., Model]] = {"efficientnet-lite0": efficientnet_lite0}
 
 
 def names() -> tuple[str, ...]:
@@ -52,11 +52,11 @@ def names() -> tuple[str, ...]:
     >>> names()
     ('efficientnet-lite0',)
     """
-    return tuple(MODELS)
+    return tuple(_MODELS)
 
 
 def load(name: str, *, device: str | torch.device = "cpu") -> Model:
     """The pretrained model called `name`."""
-    if name not in MODELS:
-        raise ModelError(f"There is no pretrained model '{name}'. There is: {', '.join(MODELS)}.")
-    return MODELS[name](device=device)
+    if name not in _MODELS:
+        raise ModelError(f"There is no pretrained model '{name}'. There is: {', '.join(_MODELS)}.")
+    return _MODELS[name](device=device)

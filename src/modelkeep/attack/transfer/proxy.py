@@ -101,7 +101,7 @@ def judge_proxy(model: Model, questions: torch.Tensor, labels: torch.Tensor) -> 
     return Proxy(model, Estimate.rate(agreed, len(labels)), float(labels.bincount().max()) / len(labels))
 
 
-def default_architecture(input_shape: Sequence[int]) -> Architecture:
+def _default_architecture(input_shape: Sequence[int]) -> Architecture:
     """A small CNN for images of 4×4 pixels and more, two hidden layers for anything else."""
     if len(input_shape) == 3 and min(input_shape[1:]) >= 4:
         return architectures.small_cnn
@@ -113,7 +113,7 @@ def new_network(target: Interface, x: torch.Tensor, architecture: Architecture |
 
     One of `modelkeep.zoo.architectures`, settings bound by `functools.partial`, can be saved when it is trained.
     """
-    architecture = architecture or default_architecture(target.input_shape)
+    architecture = architecture or _default_architecture(target.input_shape)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = architecture(target.input_shape, len(target.classes))

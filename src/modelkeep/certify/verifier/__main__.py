@@ -26,11 +26,11 @@ def main() -> int:
         sys.stderr.write(f"verifier: {error}\n")
         return 1
     report = verify(given.certificate, weights=given.weights, inputs=inputs, signer=given.signer)
-    sys.stdout.write((report.to_json() if given.json else as_text(report)) + "\n")
+    sys.stdout.write((report.to_json() if given.json else _as_text(report)) + "\n")
     return 0 if report.accepted else 1
 
 
-def as_text(report: Report) -> str:
+def _as_text(report: Report) -> str:
     lines = [f"{check.name:12} {check.status:12} {check.says}" for check in report.checks]
     return "\n".join([*lines, report.verdict])
 

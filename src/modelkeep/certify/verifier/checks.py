@@ -18,9 +18,9 @@ from .network import Network, Refused
 from .radii import PAIRS, claimed_radius, error_at, own_radius
 
 Status = Literal["holds", "fails", "open", "not checked"]
-TOLERANCE = 1e-9  # relative: two float64 computations of one number
-FLOAT64 = 1e-8  # a float64 pass rounds at least that much finer than a float32 pass: 2**-29, and a few of them
-AT_ONCE = 64  # inputs
+_TOLERANCE = 1e-9  # relative: two float64 computations of one number
+_FLOAT64 = 1e-8  # a float64 pass rounds at least that much finer than a float32 pass: 2**-29, and a few of them
+_AT_ONCE = 64  # inputs
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _layers(claims: Mapping[str, Any], found: Constants | None) -> Check:
     for end, known in found.blocks.items():
         if end not in bounds:
             return Check("layers", "fails", f"There is no constant for '{end}'.")
-        if not bounds[end] >= known.lower * (1 - TOLERANCE):
+        if not bounds[end] >= known.lower * (1 - _TOLERANCE):
             return Check("layers", "fails", f"'{end}' has {bounds[end]:.6g}, and needs {known.lower:.6g} at least.")
     return Check("layers", "holds", f"None of the {len(found.blocks)} is below what it needs.")
 
@@ -170,11 +170,11 @@ def _margins(claims: Mapping[str, Any], found: Constants | None) -> Check:
     if found is None:
         return Check("margins", "not checked", "Give --weights.")
     K = np.asarray(claims["margins"], np.float64)
-    if not (K >= found.lower * (1 - TOLERANCE)).all():
-        i, j = np.argwhere(~(K >= found.lower * (1 - TOLERANCE)))[0]
+    if not (K >= found.lower * (1 - _TOLERANCE)).all():
+        i, j = np.argwhere(~(K >= found.lower * (1 - _TOLERANCE)))[0]
         pair = " and ".join(claims["model"]["classes"][label] for label in (i, j))
         return Check("margins", "fails", f"K of {pair} is {K[i, j]:.6g}, and must be at least {found.lower[i, j]:.6g}.")
-    unshown = int((K < found.upper * (1 - TOLERANCE)).sum())
+    unshown = int((K < found.upper * (1 - _TOLERANCE)).sum())
     if unshown:
         return Check("margins", "open", f"{unshown} of {K.size} are below the verifier's own upper bounds.")
     return Check("margins", "holds", f"All {K.size} are large enough.")
@@ -194,9 +194,9 @@ def _logits(claims: Mapping[str, Any], network: Network | None, inputs: Array | 
     entries = [entry for entry in claims["inputs"] if entry["sha256"] in given]
     if not entries:
         return Check("logits", "fails", "None of the certified inputs is in the data.")
-    finer = FLOAT64 if claims["model"]["dtype"] == "float32" else 1.0
-    for start in range(0, len(entries), AT_ONCE):
-        some = entries[start : start + AT_ONCE]
+    finer = _FLOAT64 if claims["model"]["dtype"] == "float32" else 1.0
+    for start in range(0, len(entries), _AT_ONCE):
+        some = entries[start : start + _AT_ONCE]
         values = network.values(np.stack([given[entry["sha256"]] for entry in some]))
         sizes = np.array(
             [np.sqrt((values[name].reshape(len(some), -1) ** 2).sum(axis=1)) for name in rounding["values"]]
@@ -204,7 +204,7 @@ def _logits(claims: Mapping[str, Any], network: Network | None, inputs: Array | 
         for i, entry in enumerate(some):
             what = f"the input {entry['sha256'][:12]}…"
             for sums in ("carried", "made"):
-                if not float(entry[sums]) >= np.dot(rounding[sums], sizes[:, i]) * (1 - TOLERANCE):
+                if not float(entry[sums]) >= np.dot(rounding[sums], sizes[:, i]) * (1 - _TOLERANCE):
                     return Check("logits", "fails", f"Those of {what} are rounded more than is claimed.")
             error = error_at(claims, entry)
             exact, claim, owners = values[network.last][i], np.asarray(entry["logits"]), np.asarray(entry["computed"])
@@ -232,7 +232,7 @@ def _radii(claims: Mapping[str, Any]) -> Check:
         if entry["predicted"] != int(np.argmax(entry["logits"])):
             return Check("radii", "fails", f"The input {entry['sha256'][:12]}… is predicted to be another class.")
         claim = claimed_radius(entry)
-        if not 0 <= claim <= reach * (1 + TOLERANCE):
+        if not 0 <= claim <= reach * (1 + _TOLERANCE):
             says = f"The radius of the input {entry['sha256'][:12]}… is {claim:.6g}, and can be {reach:.6g} at most."
             return Check("radii", "fails", says)
     return Check("radii", "holds", f"All {len(claims['inputs'])} follow from the logits and the constants.")

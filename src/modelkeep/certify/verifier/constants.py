@@ -23,7 +23,7 @@ ROUNDING = 1e-10  # relative, of such work in float64; added outward
 ORDER = {"l2": 2, "linf": np.inf, "l1": 1}
 
 # The largest slope of each activation; for GELU and SiLU it is above 1, as they bend below zero.
-SLOPES = {"sigmoid": 0.25, "selu": 1.7581, "gelu": 1.1290, "gelu_tanh": 1.1290, "silu": 1.0999}
+_SLOPES = {"sigmoid": 0.25, "selu": 1.7581, "gelu": 1.1290, "gelu_tanh": 1.1290, "silu": 1.0999}
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def slope(step: ClaimedOperation, norm: str) -> float:
     """How much a step that is not affine can stretch a change."""
     if step.kind == "activation":
         own = max(abs(float(step.settings.get(key, 0.0))) for key in ("slope", "alpha"))
-        return max(SLOPES.get(step.settings["function"], 1.0), own)
+        return max(_SLOPES.get(step.settings["function"], 1.0), own)
     if step.kind == "max_pool" and norm != "linf":
         # An input value counts once for each window that holds it: count them, along each axis.
         windows = 1

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from modelkeep import Data
     from modelkeep.govern import Agreement, Folder, Party, Trained
 
-CUT = "conv1_pool"
+_CUT = "conv1_pool"
 REASON = "the contract is being renegotiated"
 # Whatever ends the demo closes the pipe to Bob's process, and that ends Bob.
-BOB = """
+_BOB = """
 import os, signal, threading
 from modelkeep.cli import main
 threading.Thread(target=lambda: (os.read(0, 1), os.kill(os.getpid(), signal.SIGTERM)), daemon=True).start()
@@ -106,7 +106,7 @@ def _founded(place: Path, train: Data, seed: int, story: Story) -> tuple[Agreeme
         model,
         parties=[identity.public for identity in identities.values()],
         addresses={name: f"127.0.0.1:{_free_port()}" for name in identities},
-        cuts=[CUT],
+        cuts=[_CUT],
         holders=["alice", "bob"],
         data=Material.inputs("alice", train),
         labels=Material.labels("bob", train),
@@ -120,7 +120,7 @@ def _founded(place: Path, train: Data, seed: int, story: Story) -> tuple[Agreeme
         agreement.write(folder.agreement)
     split(model, agreement, folders)
     story.tell(
-        f"A CNN is cut after '{CUT}'. Alice holds the part before, and {len(train):,} pictures of '{train.name}'; Bob "
+        f"A CNN is cut after '{_CUT}'. Alice holds the part before, and {len(train):,} pictures of '{train.name}'; Bob "
         "holds the part behind, and the labels. Neither has the other's. Both have signed who holds what and how it is "
         "trained.",
         data=train.name,
@@ -135,7 +135,7 @@ def _serving(folder: Folder, data: str, place: Path) -> Iterator[int]:
     """`modelkeep govern serve` in a process of its own; its number. It ends with the block, whatever happens."""
     from modelkeep.core.errors import GovernError
 
-    command = [sys.executable, "-c", BOB, "govern", "serve", str(folder.path), "--data", data, "--json"]
+    command = [sys.executable, "-c", _BOB, "govern", "serve", str(folder.path), "--data", data, "--json"]
     with (place / "bob.log").open("w+") as log:
         process = subprocess.Popen(
             command,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from modelkeep import Data, Model
     from modelkeep.govern.agreement.terms import Material
 
-TOLD = re.compile(r"([0-9a-f]{64}):([0-9]{1,12})")  # what `material` tells of data that lie elsewhere
+_TOLD = re.compile(r"([0-9a-f]{64}):([0-9]{1,12})")  # what `material` tells of data that lie elsewhere
 
 
 def material(
@@ -126,7 +126,7 @@ def _opened(source: str, label: str) -> Data | None:
     """The data, or None where only their fingerprint is here."""
     from modelkeep.zoo import datasets
 
-    return None if TOLD.fullmatch(source) else datasets.open(source, label=label, part="train")
+    return None if _TOLD.fullmatch(source) else datasets.open(source, label=label, part="train")
 
 
 def _told(source: str | None, holder: str) -> Material:
@@ -136,7 +136,7 @@ def _told(source: str | None, holder: str) -> Material:
 
     if source is None:
         raise InputError("With the fingerprint of inputs in --data, name also that of their labels, with --labels.")
-    told = TOLD.fullmatch(source)
+    told = _TOLD.fullmatch(source)
     assert told is not None
     return Material(holder, told[1], int(told[2]))
 

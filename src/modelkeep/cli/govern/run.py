@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from modelkeep.govern.session.party import Party
     from modelkeep.zoo.datasets.dataset import Part
 
-Patience = Annotated[
+_Patience = Annotated[
     float, typer.Option(min=0, help="Seconds to wait for a party that is away, or for a person who has to approve.")
 ]
 
@@ -72,7 +72,7 @@ def train(
     ] = None,
     label: Label = "label",
     device: Device = "cpu",
-    patience: Patience = 600.0,
+    patience: _Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Train as agreed, as the party that has the data; goes on where it was. Ctrl-C ends it after a pass."""
@@ -92,7 +92,7 @@ def evaluate(
     labels_at: Annotated[str | None, typer.Option(help="The party that has the labels; this one by default.")] = None,
     label: Label = "label",
     device: Device = "cpu",
-    patience: Patience = 600.0,
+    patience: _Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Measure the accuracy, of a built-in set on its test part."""
@@ -111,7 +111,7 @@ def infer(
     out: Annotated[Path, typer.Option(help="Where to write logits, answers and classes.")] = Path("answers.npz"),
     label: Label = "label",
     device: Device = "cpu",
-    patience: Patience = 600.0,
+    patience: _Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Ask the model about your inputs; the answers come to you alone."""

@@ -25,16 +25,16 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="Whose key.")]
-ConfigFile = Annotated[
+_ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The gateway's settings; ./guard.toml if it is there.")
 ]
-StoreUrl = Annotated[
+_StoreUrl = Annotated[
     str | None, typer.Option("--store", help="The store itself; ./modelkeep-guard.sqlite3 without settings.")
 ]
 Queries = Annotated[int | None, typer.Option(min=0, help="How many queries in all; no limit by default.")]
-Rate = Annotated[float | None, typer.Option(min=0.001, help="How many per second; no limit by default.")]
+_Rate = Annotated[float | None, typer.Option(min=0.001, help="How many per second; no limit by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
-RESERVED = ("anonymous", "gateway", "nobody")  # the audit log's own names
+_RESERVED = ("anonymous", "gateway", "nobody")  # the audit log's own names
 
 
 @app.command(epilog="Example: modelkeep guard keys add alice --queries 100000 --rate 50")
@@ -42,9 +42,9 @@ def add(
     name: Name,
     *,
     queries: Queries = None,
-    rate: Rate = None,
-    config: ConfigFile = None,
-    store: StoreUrl = None,
+    rate: _Rate = None,
+    config: _ConfigFile = None,
+    store: _StoreUrl = None,
     as_json: Json = False,
 ) -> None:
     """Give a new principal a key. It is printed once, and only its hash is kept."""
@@ -52,7 +52,7 @@ def add(
     from modelkeep.guard.gateway.principals import add_key
     from modelkeep.guard.store.store import Principal
 
-    if name in RESERVED:
+    if name in _RESERVED:
         raise GuardError(f"'{name}' is a name of the gateway's own. Choose another one.")
     with _open_store(config, store) as opened:
         known = _principals(opened).get(name)
@@ -72,9 +72,9 @@ def rotate(
     *,
     now: Annotated[bool, typer.Option("--now", help="Revoke the old keys at once.")] = False,
     queries: Queries = None,
-    rate: Rate = None,
-    config: ConfigFile = None,
-    store: StoreUrl = None,
+    rate: _Rate = None,
+    config: _ConfigFile = None,
+    store: _StoreUrl = None,
     as_json: Json = False,
 ) -> None:
     """Give a principal a new key, and new limits if you name any. The old keys work until they are revoked."""
@@ -101,8 +101,8 @@ def revoke(
     keep: Annotated[
         bool, typer.Option("--keep", help="All but one key, which is asked for (or read from stdin).")
     ] = False,
-    config: ConfigFile = None,
-    store: StoreUrl = None,
+    config: _ConfigFile = None,
+    store: _StoreUrl = None,
 ) -> None:
     """Revoke a principal's keys. What was spent of the budget stays spent."""
     from modelkeep.core.errors import GuardError
@@ -124,7 +124,7 @@ def revoke(
 
 
 @app.command("list", epilog="Example: modelkeep guard keys list --json")
-def list_keys(*, config: ConfigFile = None, store: StoreUrl = None, as_json: Json = False) -> None:
+def list_keys(*, config: _ConfigFile = None, store: _StoreUrl = None, as_json: Json = False) -> None:
     """Who may ask, and how much they have asked. Keys are not known here, only their hashes."""
     with _open_store(config, store) as opened:
         spent = opened.spent()

@@ -78,7 +78,7 @@ def prints_nothing(occasion: str) -> Iterator[None]:
                 raise violation(prints_nothing, occasion, f"it printed {printed[:80]!r}")
 
 
-def picture_of_model(model: Model, data: Data) -> Picture:
+def _picture_of_model(model: Model, data: Data) -> Picture:
     """A method leaves the model as it was."""
     picture: Picture = {}
     for name, value in vars(model).items():
@@ -89,7 +89,7 @@ def picture_of_model(model: Model, data: Data) -> Picture:
     return picture
 
 
-def picture_of_data(model: Model, data: Data) -> Picture:
+def _picture_of_data(model: Model, data: Data) -> Picture:
     """A method leaves the data as they were."""
     picture: Picture = {}
     for name, value in vars(data).items():
@@ -97,7 +97,7 @@ def picture_of_data(model: Model, data: Data) -> Picture:
     return picture
 
 
-def picture_of_random_state(model: Model, data: Data) -> Picture:
+def _picture_of_random_state(model: Model, data: Data) -> Picture:
     """A method leaves the global random state as it was."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {
@@ -107,7 +107,7 @@ def picture_of_random_state(model: Model, data: Data) -> Picture:
     }
 
 
-def picture_of_settings(model: Model, data: Data) -> Picture:
+def _picture_of_settings(model: Model, data: Data) -> Picture:
     """A method leaves the settings of torch and of the process as they were."""
     everywhere = {name: hooks for name, hooks in vars(torch_modules).items() if name.startswith("_global_")}
     return {
@@ -127,12 +127,12 @@ def picture_of_settings(model: Model, data: Data) -> Picture:
     }
 
 
-def picture_of_files(model: Model, data: Data) -> Picture:
+def _picture_of_files(model: Model, data: Data) -> Picture:
     """A method writes no file."""
     return {f"the file '{name}'": True for name in os.listdir()}
 
 
-PICTURES = (picture_of_model, picture_of_data, picture_of_random_state, picture_of_settings, picture_of_files)
+PICTURES = (_picture_of_model, _picture_of_data, _picture_of_random_state, _picture_of_settings, _picture_of_files)
 
 
 def _module(path: str, part: nn.Module) -> Picture:

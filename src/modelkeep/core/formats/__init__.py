@@ -22,7 +22,7 @@ from modelkeep.core.formats.weights import load_weights, read_weights, write_wei
 __all__ = ["read", "write"]
 
 SCHEMA = 1
-PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib", ".model")
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib", ".model")
 
 
 def read(
@@ -100,7 +100,7 @@ def _from_file(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module, dict[str
 
 def _file(path: Path, *suffixes: str) -> Path:
     """The path, if a file of one of these kinds is there."""
-    if path.suffix.lower() in PICKLES or _is_pickle(path):
+    if path.suffix.lower() in _PICKLES or _is_pickle(path):
         raise ModelError(
             f"'{path}' is a pickle: to read it can run whatever code its author put in, so ModelKeep never does. "
             "Convert it once: `safetensors.torch.save_file(torch.load(path, weights_only=True), "

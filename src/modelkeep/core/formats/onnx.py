@@ -27,7 +27,7 @@ REMEDY = (
     'torch.onnx.export(module.eval(), (x,), "model.onnx", dynamo=True, '
     'dynamic_shapes=({0: torch.export.Dim("batch")},)).'
 )
-SEVERAL_OUTPUTS = ("Split",)
+_SEVERAL_OUTPUTS = ("Split",)
 
 
 def read_onnx(path: Path, input_shape: Sequence[int] | None) -> tuple[nn.Module, dict[str, Any]]:
@@ -147,7 +147,7 @@ def _build(
                 result = step()
             if any(isinstance(value, nn.Parameter) for value in inputs) and isinstance(result, torch.Tensor):
                 result = _weight(result)  # a weight that was only transposed, say, is still one
-        if node.op_type in SEVERAL_OUTPUTS:
+        if node.op_type in _SEVERAL_OUTPUTS:
             for i, name in enumerate(node.output):
                 values[name] = made.call_function(operator.getitem, (result, i)) if given else result[i]
         else:

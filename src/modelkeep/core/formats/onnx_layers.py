@@ -13,18 +13,18 @@ from torch.nn import functional
 from modelkeep.core.errors import ModelError
 from modelkeep.core.formats.onnx_operations import operation
 
-CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
-TRANSPOSED: dict[int, Callable[..., Tensor]] = {
+_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+_TRANSPOSED: dict[int, Callable[..., Tensor]] = {
     1: functional.conv_transpose1d,
     2: functional.conv_transpose2d,
     3: functional.conv_transpose3d,
 }
-MAX_POOLS: dict[int, Callable[..., Tensor]] = {
+_MAX_POOLS: dict[int, Callable[..., Tensor]] = {
     1: functional.max_pool1d,
     2: functional.max_pool2d,
     3: functional.max_pool3d,
 }
-AVERAGE_POOLS: dict[int, Callable[..., Tensor]] = {
+_AVERAGE_POOLS: dict[int, Callable[..., Tensor]] = {
     1: functional.avg_pool1d,
     2: functional.avg_pool2d,
     3: functional.avg_pool3d,
@@ -85,7 +85,7 @@ def conv(
     padding = _symmetric(around)
     if padding is None:
         x, padding = _padded(x, around), [0] * axes
-    return CONVOLUTIONS[axes](x, weight, bias, tuple(strides), tuple(padding), tuple(dilations), group)
+    return _CONVOLUTIONS[axes](x, weight, bias, tuple(strides), tuple(padding), tuple(dilations), group)
 
 
 @operation("ConvTranspose")
@@ -107,7 +107,7 @@ def conv_transpose(
     padding = _symmetric(around)
     if padding is None:
         raise ModelError(f"ModelKeep reads ConvTranspose with equal pads on both sides only. Got pads {around}.")
-    return TRANSPOSED[axes](
+    return _TRANSPOSED[axes](
         x,
         weight,
         bias,
@@ -137,7 +137,7 @@ def max_pool(
     padding = _symmetric(around)
     if padding is None or any(2 * p > k for p, k in zip(padding, kernel_shape, strict=True)):
         x, padding = _padded(x, around, -math.inf), [0] * axes
-    return MAX_POOLS[axes](x, tuple(kernel_shape), tuple(strides), tuple(padding), tuple(dilations), bool(ceil_mode))
+    return _MAX_POOLS[axes](x, tuple(kernel_shape), tuple(strides), tuple(padding), tuple(dilations), bool(ceil_mode))
 
 
 @operation("AveragePool")
@@ -155,7 +155,7 @@ def average_pool(
     axes = len(kernel_shape)
     strides = tuple(strides or [1] * axes)
     around = _pads(x, kernel_shape, strides, dilations or [1] * axes, pads, auto_pad)
-    pool, kernel, padding = AVERAGE_POOLS[axes], tuple(kernel_shape), _symmetric(around)
+    pool, kernel, padding = _AVERAGE_POOLS[axes], tuple(kernel_shape), _symmetric(around)
     if any(d != 1 for d in dilations or ()) or (ceil_mode and padding is None):
         raise ModelError("ModelKeep reads AveragePool without dilations, and with ceil_mode only for equal pads.")
     if padding is not None and all(2 * p <= k for p, k in zip(padding, kernel, strict=True)):

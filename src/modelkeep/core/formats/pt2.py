@@ -27,10 +27,10 @@ REMEDY = (
     "torch.export.save(torch.export.export(module.eval(), (x,), "
     'dynamic_shapes=({0: torch.export.Dim("batch")},)), "model.pt2").'
 )
-SCHEMA_MAJOR = 8
+_SCHEMA_MAJOR = 8
 
 # The numbers of torch._export.serde.schema's enumerations.
-SCALAR_TYPES = {
+_SCALAR_TYPES = {
     1: torch.uint8,
     2: torch.int8,
     3: torch.int16,
@@ -42,17 +42,17 @@ SCALAR_TYPES = {
     12: torch.bool,
     13: torch.bfloat16,
 }
-MEMORY_FORMATS = {
+_MEMORY_FORMATS = {
     1: torch.contiguous_format,
     2: torch.channels_last,
     3: torch.channels_last_3d,
     4: torch.preserve_format,
 }
 # Some ATen operators take a file's name; no operator of a classifier needs any string but these.
-STRINGS = {"none", "tanh", "same", "valid", "floor", "trunc", "mean", "sum", "ij", "xy", "constant", "reflect"}
-STRINGS |= {"replicate", "circular", "amax", "amin", "prod"}
+_STRINGS = {"none", "tanh", "same", "valid", "floor", "trunc", "mean", "sum", "ij", "xy", "constant", "reflect"}
+_STRINGS |= {"replicate", "circular", "amax", "amin", "prod"}
 # Arithmetic on sizes.
-ON_SIZES: dict[str, Callable[..., Any]] = {
+_ON_SIZES: dict[str, Callable[..., Any]] = {
     f"_operator.{name}": getattr(operator, name)
     for name in ("add", "sub", "mul", "floordiv", "mod", "neg", "pow", "truediv", "eq", "ne", "ge", "gt", "le", "lt")
 }
@@ -83,10 +83,10 @@ def _program(archive: zipfile.ZipFile, path: Path) -> tuple[Any, dict[str, torch
             f"Export the model again: {REMEDY}"
         )
     program = json.loads(archive.read(f"{root}/{programs[0]}"))
-    if program["schema_version"]["major"] != SCHEMA_MAJOR or archive.read(f"{root}/byteorder") != b"little":
+    if program["schema_version"]["major"] != _SCHEMA_MAJOR or archive.read(f"{root}/byteorder") != b"little":
         raise ModelError(
             f"'{path}' was written by torch {program.get('torch_version')} with schema {program['schema_version']}; "
-            f"ModelKeep reads little-endian archives of schema {SCHEMA_MAJOR}. Export it again with this torch."
+            f"ModelKeep reads little-endian archives of schema {_SCHEMA_MAJOR}. Export it again with this torch."
         )
     name = programs[0].removeprefix("models/").removesuffix(".json")
     stored: dict[str, torch.Tensor] = {}
@@ -111,7 +111,7 @@ def _tensors(archive: zipfile.ZipFile, folder: str, config: Any, path: Path) -> 
         key = json.dumps([payload["path_name"], sizes, strides, meta["storage_offset"]])
         if key not in shared:
             raw = bytearray(archive.read(f"{folder}/{payload['path_name']}"))
-            dtype = SCALAR_TYPES[meta["dtype"]]
+            dtype = _SCALAR_TYPES[meta["dtype"]]
             flat = torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
             tensor = flat.as_strided(sizes, strides, meta["storage_offset"]["as_int"]).clone()
             shared[key] = nn.Parameter(tensor, meta["requires_grad"]) if payload["is_param"] else tensor
@@ -152,7 +152,7 @@ def _build(program: Any, stored: dict[str, torch.Tensor], path: Path) -> tuple[n
     graph.output(_before_softmax(_value(outputs[0], values)))
     for node in [node for node in graph.nodes if node.op == "get_attr" and not node.users]:
         graph.erase_node(node)
-    return fx.GraphModule(root, graph), SCALAR_TYPES[inputs[0]["dtype"]], inputs[0]["sizes"]
+    return fx.GraphModule(root, graph), _SCALAR_TYPES[inputs[0]["dtype"]], inputs[0]["sizes"]
 
 
 def _register(root: nn.Module, target: str, tensor: torch.Tensor) -> None:
@@ -170,7 +170,7 @@ def _register(root: nn.Module, target: str, tensor: torch.Tensor) -> None:
 def _operator(target: str) -> Callable[..., Any] | None:
     match = re.fullmatch(r"torch\.ops\.aten\.(\w+)\.(\w+)", target)
     if match is None:
-        return ON_SIZES.get(target)
+        return _ON_SIZES.get(target)
     found = getattr(getattr(torch.ops.aten, match[1], None), match[2], None)
     return found if isinstance(found, torch._ops.OpOverload) else None
 
@@ -229,14 +229,14 @@ def _value(argument: Any, values: dict[str, Any]) -> Any:
         case "as_sym_ints" | "as_sym_bools" | "as_sym_floats" | "as_optional_tensors":
             return [_value(item, values) for item in content]
         case "as_scalar_type":
-            return SCALAR_TYPES[content]
+            return _SCALAR_TYPES[content]
         case "as_memory_format":
-            return MEMORY_FORMATS[content]
+            return _MEMORY_FORMATS[content]
         case "as_layout" if content == 7:
             return torch.strided
         case "as_device":
             return torch.device("cpu")
-        case "as_string" if content in STRINGS:
+        case "as_string" if content in _STRINGS:
             return content
     raise ValueError(f"an argument of kind '{kind}': {content!r}")
 

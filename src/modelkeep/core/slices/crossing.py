@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 from modelkeep.core.errors import SliceError
 from modelkeep.core.slices.layout import Layout, lay_out
 
-FIXED = (type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_FIXED = (type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Crossing:
         for name, value in zip(names, values, strict=True):
             leaves = pytree.tree_leaves(_plain(value))
             for i, leaf in enumerate(leaves):
-                if isinstance(leaf, FIXED):
+                if isinstance(leaf, _FIXED):
                     slots.append(None)
                 elif not isinstance(leaf, torch.Tensor | bool | int | float):
                     raise SliceError(

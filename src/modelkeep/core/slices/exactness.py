@@ -22,7 +22,7 @@ class Runnable(Protocol):
 
 
 Run = dict[str, torch.Tensor | None]
-Slopes = list[torch.Tensor | None]
+_Slopes = list[torch.Tensor | None]
 
 
 def whole_run(module: nn.Module, before: nn.Module, probe: torch.Tensor) -> Run:
@@ -43,7 +43,7 @@ def whole_run(module: nn.Module, before: nn.Module, probe: torch.Tensor) -> Run:
 
 def pieces_run(
     pieces: Sequence[Runnable], probe: torch.Tensor, training: bool, *, over_a_wire: bool
-) -> tuple[Run, list[Slopes]]:
+) -> tuple[Run, list[_Slopes]]:
     """The same of its pieces, each of which gets nothing of the others but copies of what crosses.
 
     Also the gradients of what each piece gave; `over_a_wire` they reach it row after row without gaps.
@@ -57,7 +57,7 @@ def pieces_run(
             values = piece(taken, training=training)
             passes.append((taken, values))
     run: Run = {"the output": values[0].detach()}
-    slopes: list[Slopes] = [[_slope(values[0])]]
+    slopes: list[_Slopes] = [[_slope(values[0])]]
     for piece, (taken, given) in zip(reversed(pieces), reversed(passes), strict=True):
         entered = {str(i): t for i, t in enumerate(taken) if isinstance(t, torch.Tensor) and t.requires_grad}
         arrived = [s.contiguous() if over_a_wire and s is not None else s for s in slopes[0]]

@@ -18,8 +18,8 @@ from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.meaning.exemplars import is_map
 
 FEWEST = 6  # examples on each side: two of them are held out
-HELD_OUT = 1 / 3
-RIDGE = 0.1  # the penalty per example, in units of the standardised activations
+_HELD_OUT = 1 / 3
+_RIDGE = 0.1  # the penalty per example, in units of the standardised activations
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ def learn_concept(
                     parts.append((value.mean(dim=(2, 3)) if spatial else value.flatten(1)).cpu().double())
                     task.advance(len(part))
                 sides.append(torch.cat(parts))
-        kept = n - round(HELD_OUT * n)
+        kept = n - round(_HELD_OUT * n)
         pool, held_out = torch.cat([side[:kept] for side in sides]), [side[kept:] for side in sides]
         labels = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(kept)
         direction = torch.nn.functional.normalize(ridge(pool, labels[:, None])[:, 0], dim=0, eps=1e-30)
@@ -141,7 +141,7 @@ def ridge(pool: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     In the dual form all columns share one factor.
     """
     standard = (pool - pool.mean(dim=0)) * _inverse(pool)
-    gram = standard @ standard.T + RIDGE * len(pool) * torch.eye(len(pool), dtype=pool.dtype)
+    gram = standard @ standard.T + _RIDGE * len(pool) * torch.eye(len(pool), dtype=pool.dtype)
     weights: torch.Tensor = standard.T @ torch.linalg.solve(gram, labels)
     return weights
 

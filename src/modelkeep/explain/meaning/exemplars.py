@@ -19,7 +19,7 @@ from modelkeep.core.slices import Slice
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SAMPLED = 4096  # examples that the percentiles are taken from: enough for any picture of a distribution
+_SAMPLED = 4096  # examples that the percentiles are taken from: enough for any picture of a distribution
 SHARE = 0.9  # of the influence on a unit that its box holds
 
 
@@ -110,7 +110,7 @@ class FindExemplars:
             cutting = model.slice(self.slice, call=self.call)
             shape = tuple(cutting.h(x[:1]).value.shape[1:])
             chosen = check_units("FindExemplars", self.units, self.slice, shape)
-            sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:SAMPLED]
+            sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:_SAMPLED]
             with progress.task(f"Exemplars at {self.slice}", len(x)) as task:
                 found = _stream(cutting, x, chosen, self.count, sample, self.batch_size, task)
             position = boxes = None

@@ -28,9 +28,9 @@ from modelkeep.explain.meaning.unit_sheet import Mover, UnitSheet
 from modelkeep.explain.meaning.visualisation import Visualise
 from modelkeep.explain.quantities import Channel, OfInner, PredictedScore, Quantity, Unit
 
-LINE = 16  # points on the line from the mean image to an exemplar
+_LINE = 16  # points on the line from the mean image to an exemplar
 SCALE = 1024  # examples that an optimised input is compared with
-MOVERS = 6  # features of a table that are named as moving a unit
+_MOVERS = 6  # features of a table that are named as moving a unit
 
 
 R = TypeVar("R", bound=Result)
@@ -141,7 +141,7 @@ def _heat(model: Model, best: Exemplars, i: int, shape: tuple[int, ...], mean: t
     activation = OfInner(
         best.unit_name(i), best.slice, lambda z: z.flatten(1).gather(1, flat.to(z.device)[:, None])[:, 0], best.call
     )
-    line = Line(mean.cpu(), count=LINE)
+    line = Line(mean.cpu(), count=_LINE)
     influence = Influence(quantity=activation, distribution=line, batch_size=len(inputs))
     found = influence(model, inputs, seed=seed)
     assert found.attribution is not None
@@ -154,6 +154,6 @@ def _movers(
     """The features of a table that move the unit most, by the change of it per standard deviation of the feature."""
     per_spread = Influence(quantity=unit, batch_size=batch_size)(model, data, seed=seed).influence * spread
     flat = per_spread.flatten(1).double()
-    order = flat.abs().mean(dim=0).argsort(descending=True, stable=True)[:MOVERS].tolist()
+    order = flat.abs().mean(dim=0).argsort(descending=True, stable=True)[:_MOVERS].tolist()
     names = data.features if data.features is not None else [f"feature {i}" for i in range(flat.shape[1])]
     return tuple(Mover(names[i], Estimate.bootstrap(flat[:, i].numpy(), seed)) for i in order)

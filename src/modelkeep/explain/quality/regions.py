@@ -17,7 +17,7 @@ LARGEST = 1 / 16
 # Outer rows and columns are dropped from it as long as the rest keeps this much of its attribution.
 KEPT = 0.95
 # What keeps a value from counting without bound where it hardly varies in the class.
-STEADY = 0.1
+_STEADY = 0.1
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def set_apart(x: torch.Tensor, own: torch.Tensor, region: Region) -> float:
     content = x[:, region.mask(tuple(x.shape[1:]))].double()
     off = (content - content[own].median(dim=0).values).abs()
     # Without the second term, values that never vary in the class would be all that counts.
-    distance = (off / (off[own].mean(dim=0) + STEADY * off[~own].mean(dim=0)).clamp_min(1e-12)).mean(dim=1)
+    distance = (off / (off[own].mean(dim=0) + _STEADY * off[~own].mean(dim=0)).clamp_min(1e-12)).mean(dim=1)
     near, usual = distance[~own].quantile(0.02), distance[~own].median()
     return float((near - distance[own].quantile(0.8)) / usual) if usual > 0 else 0.0
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Criterion = Callable[[Explained], torch.Tensor]
+_Criterion = Callable[[Explained], torch.Tensor]
 """Says of each explained example whether its explanation is admissible, `(n,)`: the Ω* of definition 2.1.
 
 Either bool, or a number that is 0 or more where it is admissible, and the lower the worse where it is not. NaN exempts
@@ -123,7 +123,7 @@ class MeasureSoundness:
     0.0
     """
 
-    criterion: Criterion = setting("`Inside(masks)`, or any function of an `Explained`.")
+    criterion: _Criterion = setting("`Inside(masks)`, or any function of an `Explained`.")
     influence: Influence = setting("How to explain.", default=Influence(distribution=Line(0.0, count=20)))
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Soundness:

@@ -67,7 +67,7 @@ def compare(stolen: Stolen, owner: Model, inputs: torch.Tensor) -> Recovery:
 
     with measured(stolen.provenance.seed, model=owner.fingerprint()) as provenance:
         copy = stolen.model(owner.dtype)
-        truth = normal_form(owner)
+        truth = _normal_form(owner)
         ours = Network(*(t.numpy() for t in (stolen.first, stolen.first_bias, stolen.last, stolen.last_bias)))
         theirs, mine = _per_unit(truth), _per_unit(ours)
         pairs = linear_sum_assignment(np.linalg.norm(theirs[:, None] - mine[None], axis=-1))
@@ -93,7 +93,7 @@ def compare(stolen: Stolen, owner: Model, inputs: torch.Tensor) -> Recovery:
     )
 
 
-def normal_form(model: Model) -> Network:
+def _normal_form(model: Model) -> Network:
     """The owner's network as a function of raw inputs, in the form in which a stolen one comes back.
 
     Preprocessing that is affine is part of the first layer.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from modelkeep.extract.parameters.oracle import Array, Unrecoverable
 
-MOST_TRIED = 16  # units whose signs are tried one by one where the linear part leaves them open: 2^16 cases
+_MOST_TRIED = 16  # units whose signs are tried one by one where the linear part leaves them open: 2^16 cases
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def _turned(last: Array, first: Array, linear: Array) -> NDArray[np.bool_]:
     if len(singular) == units and singular[-1] > 1e-3 * singular[0]:
         share = np.linalg.lstsq(parts, wanted, rcond=None)[0] / scale
         return np.asarray(share > 0.5)
-    if units > MOST_TRIED:
+    if units > _MOST_TRIED:
         raise Unrecoverable(
             f"its {units} units are too many for {first.shape[1]} inputs and {len(last)} classes to tell which side of "
             "each is on"

@@ -19,12 +19,12 @@ from modelkeep.extract.parameters.last_layer import Network, fit
 from modelkeep.extract.parameters.oracle import Array, Oracle, Saturated, Unrecoverable, noise
 from modelkeep.extract.target import Target
 
-CHECKS = 256  # fresh queries that a recovered network must answer as the victim does
+_CHECKS = 256  # fresh queries that a recovered network must answer as the victim does
 RIGHT = 1e-3  # the largest error on them, relative to the spread of the logits, of a network that counts as recovered
 SAME = 1e-3  # hyperplanes that are nearer than this, relative to how far away they are, are one
-UNUSED = 1e-6  # a unit whose weight in the last layer is this small, relative to the largest, is none
+_UNUSED = 1e-6  # a unit whose weight in the last layer is this small, relative to the largest, is none
 ROUNDS = 16  # directions that are tried
-BARREN = 3  # directions without a new unit after which a network that is right enough is taken
+_BARREN = 3  # directions without a new unit after which a network that is right enough is taken
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -143,8 +143,8 @@ class _Found:
 def _search(oracle: Oracle, random: np.random.Generator, most: int, reach: float) -> _Found:
     """Directions of lines, one after the other, until the units that they crossed explain the answers."""
     reach, level = _reach(oracle, random, reach)
-    away = random.standard_normal((CHECKS, oracle.width))
-    away *= reach * random.random((CHECKS, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
+    away = random.standard_normal((_CHECKS, oracle.width))
+    away *= reach * random.random((_CHECKS, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
     wanted = oracle(away, keep=False)
     planes = np.empty((0, oracle.width + 1))
     error, barren = math.inf, 0
@@ -158,13 +158,13 @@ def _search(oracle: Oracle, random: np.random.Generator, most: int, reach: float
             if len(new):
                 network = fit(planes, *oracle.heard())
                 used = np.linalg.norm(network.last, axis=0)
-                if used.min() <= UNUSED * used.max():  # kinks too near to be told apart made a hyperplane of no unit
-                    planes = planes[used > UNUSED * used.max()]
+                if used.min() <= _UNUSED * used.max():  # kinks too near to be told apart made a hyperplane of no unit
+                    planes = planes[used > _UNUSED * used.max()]
                     network = fit(planes, *oracle.heard())
                 error = float(np.abs(network.logits(away) - wanted).max() / wanted.std())
             barren = 0 if len(new) else barren + 1
             # To the last digit, nothing is left to find; short of it, a unit of little effect may still be missing.
-            if error <= 50 * level or (error <= RIGHT and (barren >= BARREN or directions == ROUNDS)):
+            if error <= 50 * level or (error <= RIGHT and (barren >= _BARREN or directions == ROUNDS)):
                 return _Found(network, directions, level, error)
     raise Unrecoverable(
         f"the {len(planes)} units that bend its logits do not explain its answers (error {error:.1e} of their spread): "

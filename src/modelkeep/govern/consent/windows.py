@@ -9,12 +9,12 @@ from typing import Literal
 
 from modelkeep.core.errors import bad_parameter
 
-Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
-WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-MINUTE = 60
-DAY = 24 * 60 * MINUTE
-WEEK = 7 * DAY
-MONDAY = 4 * DAY  # the first Monday of the seconds since 1970, which began on a Thursday
+_Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEKDAYS: tuple[_Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_MINUTE = 60
+_DAY = 24 * 60 * _MINUTE
+_WEEK = 7 * _DAY
+MONDAY = 4 * _DAY  # the first Monday of the seconds since 1970, which began on a Thursday
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Window:
     (0.0, 16.0)
     """
 
-    weekdays: tuple[Weekday, ...]
+    weekdays: tuple[_Weekday, ...]
     start: str
     until: str
 
@@ -43,11 +43,11 @@ class Window:
 
     def wait(self, now: float) -> float:
         """How many seconds after `now` (seconds since 1970) it is open; 0 if it is open now."""
-        length = (_seconds(self.until) - _seconds(self.start)) % DAY or DAY
+        length = (_seconds(self.until) - _seconds(self.start)) % _DAY or _DAY
         waits = []
         for weekday in self.weekdays:
-            opened = (now - MONDAY - WEEKDAYS.index(weekday) * DAY - _seconds(self.start)) % WEEK  # seconds ago
-            waits.append(0.0 if opened < length else WEEK - opened)
+            opened = (now - MONDAY - WEEKDAYS.index(weekday) * _DAY - _seconds(self.start)) % _WEEK  # seconds ago
+            waits.append(0.0 if opened < length else _WEEK - opened)
         return min(waits)
 
     def __str__(self) -> str:
@@ -66,4 +66,4 @@ def at(time: float) -> str:
 
 def _seconds(time: str) -> int:
     hours, minutes = time.split(":")
-    return (int(hours) * 60 + int(minutes)) * MINUTE
+    return (int(hours) * 60 + int(minutes)) * _MINUTE

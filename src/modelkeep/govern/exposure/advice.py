@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 MOST_PLACES, ATTACKED = 10, 48
 ENOUGH = 0.01  # where the search leaves no more of the error than this, a decoder has nothing to add
-EXPLAINED = (
+_EXPLAINED = (
     "bytes: per example, both ways · weights, time: the first party's share · step: over one process · inputs, labels: "
     "share learned, 0% is guessing · found: inputs re-identified among those attacked · new: labels, with new weights"
 )
-NOT_MEASURED = (
+_NOT_MEASURED = (
     "not measured: it takes trainings from scratch; give completing=Completing(recipe), or --completion-steps"
 )
 
@@ -87,7 +87,7 @@ class Advice(Result, kind="advice"):
         measured = {cut.place: cut.completion for cut in self.cuts if cut.completion is not None}
         found += [(f"completion at {place}", str(completion)) for place, completion in measured.items()]
         if not measured:
-            found.append(("completion hardness", NOT_MEASURED))
+            found.append(("completion hardness", _NOT_MEASURED))
         if all(cut.fresh_labels is not None and cut.fresh_labels.value > 0.9 for cut in self.cuts):
             found.append(("training from new weights", "gives nearly all labels away at every cut, in its first steps"))
         if self.left_out:
@@ -98,7 +98,7 @@ class Advice(Result, kind="advice"):
         """A line per place."""
         from rich.table import Table
 
-        caption = [EXPLAINED, *(f"{label}: {value}" for label, value in self.rows())]
+        caption = [_EXPLAINED, *(f"{label}: {value}" for label, value in self.rows())]
         table = Table(title="Where to cut", caption="\n".join(caption), caption_justify="left", box=None)
         table.add_column("cut after", no_wrap=True)
         for title in ("bytes", "weights", "time", "step", "inputs", "found", "labels", "new"):

@@ -20,7 +20,7 @@ from modelkeep.training import Recipe
 
 GRID = 50
 """How often the loss of a training is measured, where its recipe does not say."""
-JUDGED = 2_000
+_JUDGED = 2_000
 """… on at most this number of examples: on all of MNIST's fifth it takes ten times as long as the training itself."""
 
 
@@ -74,7 +74,7 @@ def completions(
     every = completing.recipe.evaluate_every or max(1, steps // GRID)
     recipe = replace(completing.recipe, evaluate_every=every)
     held_out, train = data.split(0.2, 0.8, seed=seed)
-    held_out = held_out.sample(min(JUDGED, len(held_out)), seed)
+    held_out = held_out.sample(min(_JUDGED, len(held_out)), seed)
     pieces = {place: _pieces(model, place) for place in places}
     found: list[Retraining] = []
     with progress.task("completion", completing.runs * (1 + 4 * len(places))) as task:

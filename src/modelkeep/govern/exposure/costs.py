@@ -23,7 +23,7 @@ from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
 from modelkeep.govern.wire.settings import Wire
 
-REPEATS = 5
+_REPEATS = 5
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def costs(model: Model, data: Data, cut: str | Place, *, batch: int = 64, seed: 
         exposed = Exposed.at(copied, cut)
         for piece in (exposed.before, exposed.after):
             piece.train(True)
-        steps = [_step(exposed, x, y) for _ in range(REPEATS)]
+        steps = [_step(exposed, x, y) for _ in range(_REPEATS)]
     forward, backward = steps[0].forward, steps[0].backward
     return Costs(
         bytes_forward=-(-forward // batch),
@@ -168,7 +168,7 @@ def _echo(listener: Any) -> None:
 
 def _round_trip(connection: Any, message: Message) -> float:
     times = []
-    for _ in range(4 * REPEATS):
+    for _ in range(4 * _REPEATS):
         begun = perf_counter()
         connection.send(message)
         connection.receive(10.0)

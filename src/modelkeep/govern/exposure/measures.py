@@ -8,7 +8,7 @@ from torch.nn.functional import avg_pool2d
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate
 
-WINDOW = 7
+_WINDOW = 7
 
 
 def relative_error(truth: torch.Tensor, guess: torch.Tensor, mean: torch.Tensor, seed: int) -> Estimate:
@@ -44,7 +44,7 @@ def similarity(truth: torch.Tensor, guess: torch.Tensor, span: float, seed: int)
     """
     if truth.ndim != 4 or min(truth.shape[2:]) < 2:
         return None
-    side = min(WINDOW, *truth.shape[2:])
+    side = min(_WINDOW, *truth.shape[2:])
     size, a, b = side * side, truth.double(), guess.double()
     mean_a, mean_b = avg_pool2d(a, side, 1), avg_pool2d(b, side, 1)
     unbiased = size / (size - 1)

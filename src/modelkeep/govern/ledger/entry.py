@@ -86,7 +86,7 @@ class Entry:
 
     def is_of(self, party: str, public_key: str) -> bool:
         """Whether the party signed it."""
-        return is_sealed("entry", self.hash, self.signature, party, public_key)
+        return _is_sealed("entry", self.hash, self.signature, party, public_key)
 
     def line(self) -> str:
         """The one line of JSON as which it is kept."""
@@ -135,7 +135,7 @@ class Event:
 
     def is_of(self, party: str, public_key: str) -> bool:
         """Whether the party signed it."""
-        return is_sealed("event", self.hash, self.signature, party, public_key)
+        return _is_sealed("event", self.hash, self.signature, party, public_key)
 
     def line(self) -> str:
         """The one line of JSON as which it is kept."""
@@ -150,7 +150,7 @@ def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signe
     return signer.sign(canonical({kind: digest, "party": party}))
 
 
-def is_sealed(kind: Literal["entry", "event"], digest: str, signature: str, party: str, public_key: str) -> bool:
+def _is_sealed(kind: Literal["entry", "event"], digest: str, signature: str, party: str, public_key: str) -> bool:
     """Whether the party signed this entry or event."""
     return is_signed(canonical({kind: digest, "party": party}), signature, public_key)
 

@@ -19,7 +19,7 @@ from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
 
 T = TypeVar("T")
-Arrival = tuple[Connection, Message | GovernError]
+_Arrival = tuple[Connection, Message | GovernError]
 _IDLE = 8  # connections from one party that are not in use; one more closes the oldest
 _WAITING = 256  # messages that wait to be handled; TCP then makes the senders wait
 
@@ -37,7 +37,7 @@ class Links:
         self._agreement, self._identity, self._on_refused = agreement, identity, on_refused
         members = {party.name: party.certificate for party in agreement.parties}
         self._endpoint = Endpoint(identity, members, wire=agreement.wire, on_refused=on_refused)
-        self._inbox: Queue[Arrival] = Queue(_WAITING)
+        self._inbox: Queue[_Arrival] = Queue(_WAITING)
         self._open: dict[str, Connection] = {}
         self._all: list[Connection] = []
         self._before = [0, 0]  # bytes sent and received over connections that are gone
@@ -56,7 +56,7 @@ class Links:
         self.address = self._listener.address
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
-    def receive(self, timeout: float | None) -> Arrival | None:
+    def receive(self, timeout: float | None) -> _Arrival | None:
         """The next message, or the loss of a connection; None where nothing comes in time."""
         try:
             return self._inbox.get(timeout=timeout)

@@ -51,16 +51,16 @@ def open_session(own: SessionParticipant, others: Sequence[SessionSeat]) -> dict
     passes = own.passes
     session, agreement, ledger = token_hex(8), passes.agreement.fingerprint, passes.ledger
     seats, deadline = [*others, own], passes.agreement.wire.deadline
-    standings = ask_all(seats, lambda seat: seat.open(session, own.name, agreement), deadline)
+    standings = _ask_all(seats, lambda seat: seat.open(session, own.name, agreement), deadline)
     committed = max(each.committed for each in standings.values())
     if committed > ledger.length:
         raise GovernError(
             f"The ledger of '{own.name}' has {ledger.length} passes, but {committed} are committed. Was it restored "
             "from a backup? `modelkeep govern audit` says what is missing."
         )
-    ask_all(seats, lambda seat: seat.settle(committed), deadline)
+    _ask_all(seats, lambda seat: seat.settle(committed), deadline)
     step = _newest_common_step(standings)
-    ask_all(seats, lambda seat: seat.rewind(step), deadline)
+    _ask_all(seats, lambda seat: seat.rewind(step), deadline)
     recorded = {
         entry.of.step: entry.of
         for entry in ledger.entries(step)  # an update's number is never below its step
@@ -76,10 +76,10 @@ def open_session(own: SessionParticipant, others: Sequence[SessionSeat]) -> dict
 def close_session(own: SessionParticipant, others: Sequence[SessionSeat]) -> dict[str, str]:
     """End the session: all keep where they stand. Returns the fingerprint of each party's part."""
     step, committed = own.passes.state.pieces.step, own.passes.ledger.committed
-    return ask_all([own, *others], lambda seat: seat.close(step, committed), own.passes.agreement.wire.deadline)
+    return _ask_all([own, *others], lambda seat: seat.close(step, committed), own.passes.agreement.wire.deadline)
 
 
-def ask_all(seats: Sequence[SessionSeat], ask: Callable[[SessionSeat], Future[T]], deadline: float) -> dict[str, T]:
+def _ask_all(seats: Sequence[SessionSeat], ask: Callable[[SessionSeat], Future[T]], deadline: float) -> dict[str, T]:
     """Ask all parties at once, and wait for the answers."""
     asked = [(seat.name, ask(seat)) for seat in seats]
     return {name: wait_for(answer, deadline, name) for name, answer in asked}

@@ -12,8 +12,8 @@ import numpy as np
 
 from modelkeep.core.errors import MissingExtra, WireError
 
-LEVEL = 1
-LARGEST_WINDOW = 8 * 2**20  # what a decompressor may allocate, whatever the frame asks for; level 1 uses far less
+_LEVEL = 1
+_LARGEST_WINDOW = 8 * 2**20  # what a decompressor may allocate, whatever the frame asks for; level 1 uses far less
 
 
 def pack(content: memoryview, itemsize: int) -> bytes | None:
@@ -25,7 +25,7 @@ def pack(content: memoryview, itemsize: int) -> bytes | None:
     True
     """
     by_significance = np.ascontiguousarray(np.frombuffer(content, np.uint8).reshape(-1, itemsize).T)
-    packed: bytes = _zstandard().ZstdCompressor(level=LEVEL).compress(by_significance.data)
+    packed: bytes = _zstandard().ZstdCompressor(level=_LEVEL).compress(by_significance.data)
     return packed if len(packed) < len(content) else None
 
 
@@ -35,7 +35,7 @@ def unpack(packed: memoryview, content: memoryview, itemsize: int) -> None:
     by_significance = np.empty((itemsize, len(content) // itemsize), np.uint8)
     place = by_significance.reshape(-1).data
     try:
-        with zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW).stream_reader(packed) as reader:
+        with zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW).stream_reader(packed) as reader:
             filled = 0
             while filled < len(place) and (more := reader.readinto(place[filled:])):
                 filled += more

@@ -14,7 +14,7 @@ from modelkeep.govern.wire.listener import Listener
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.govern.wire.stream import Stream
 
-WELCOME = b"W"  # TLS 1.3 lets a client think that all is well before the server has looked at its certificate
+_WELCOME = b"W"  # TLS 1.3 lets a client think that all is well before the server has looked at its certificate
 
 
 class Endpoint:
@@ -45,13 +45,13 @@ class Endpoint:
             raise GovernError(f"'{name}' is not a member. The members: {join_names(sorted(self._certificates))}.")
         context, deadline = self._context(ssl.PROTOCOL_TLS_CLIENT, [name]), monotonic() + timeout
         try:
-            sock = socket.create_connection(parse_address(address), timeout)
+            sock = socket.create_connection(_parse_address(address), timeout)
         except OSError as error:
             raise PartyUnavailable(f"'{name}' cannot be reached at {address}: {error}.") from error
         stream = Stream(sock, context, server_side=False)
         try:
             self._require_member(stream.handshake(deadline), [name])
-            welcome = bytearray(len(WELCOME))
+            welcome = bytearray(len(_WELCOME))
             stream.read(memoryview(welcome), deadline)
         except PartyUnavailable as error:
             stream.close()
@@ -67,10 +67,10 @@ class Endpoint:
 
         def meet(stream: Stream, deadline: float) -> Connection:
             name = self._require_member(stream.handshake(deadline), list(self._certificates))
-            stream.write([WELCOME], deadline)
+            stream.write([_WELCOME], deadline)
             return Connection(stream, name, self._wire)
 
-        host, port = parse_address(address)
+        host, port = _parse_address(address)
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
             sock = socket.create_server((host, port), family=family, backlog=128)
@@ -95,7 +95,7 @@ class Endpoint:
         raise WireError("The certificate is not exactly that of a member.")
 
 
-def parse_address(address: str) -> tuple[str, int]:
+def _parse_address(address: str) -> tuple[str, int]:
     """Host and port.
 
     >>> parse_address("127.0.0.1:7000"), parse_address("[::1]:7000")

@@ -24,9 +24,9 @@ from modelkeep.govern.wire.settings import Wire
 
 PRELUDE = struct.Struct("<4sIQ")
 MAGIC = b"MKW1"
-LONGEST_HEADER = 64 * 1024
-MOST_TENSORS = 64
-MOST_DIMENSIONS = 16
+_LONGEST_HEADER = 64 * 1024
+_MOST_TENSORS = 64
+_MOST_DIMENSIONS = 16
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -72,8 +72,8 @@ def octets(tensor: Tensor) -> memoryview:
 
 def frame(message: Message, wire: Wire) -> list[bytes | memoryview]:
     """The message as the stretches of memory that cross one after another; the tensors are not copied."""
-    if len(message.tensors) > MOST_TENSORS:
-        raise GovernError(f"A message carries at most {MOST_TENSORS} tensors. Got {len(message.tensors)}.")
+    if len(message.tensors) > _MOST_TENSORS:
+        raise GovernError(f"A message carries at most {_MOST_TENSORS} tensors. Got {len(message.tensors)}.")
     described: list[list[Any]] = []
     stretches: list[bytes | memoryview] = []
     whole = 0
@@ -97,8 +97,8 @@ def frame(message: Message, wire: Wire) -> list[bytes | memoryview]:
             "allows. Use smaller batches or more micro-batches, or agree on a larger 'wire.largest'."
         )
     header = canonical({"kind": message.kind, "header": message.header, "tensors": described})
-    if len(header) > LONGEST_HEADER:
-        raise GovernError(f"The header of a message may have {LONGEST_HEADER:,} bytes. This one has {len(header):,}.")
+    if len(header) > _LONGEST_HEADER:
+        raise GovernError(f"The header of a message may have {_LONGEST_HEADER:,} bytes. This one has {len(header):,}.")
     return [PRELUDE.pack(MAGIC, len(header), sum(map(len, stretches))) + header, *stretches]
 
 
@@ -107,8 +107,8 @@ def read_prelude(prelude: bytearray, wire: Wire) -> tuple[int, int]:
     magic, length, rest = PRELUDE.unpack(prelude)
     if magic != MAGIC:
         raise WireError(f"This is not a message of this version of the protocol: it begins with {magic!r}.")
-    if length > LONGEST_HEADER:
-        raise WireError(f"A message announces a header of {length:,} bytes; at most {LONGEST_HEADER:,} are allowed.")
+    if length > _LONGEST_HEADER:
+        raise WireError(f"A message announces a header of {length:,} bytes; at most {_LONGEST_HEADER:,} are allowed.")
     if rest > wire.largest:
         raise WireError(f"A message announces {rest:,} bytes; the agreement allows at most {wire.largest:,}.")
     return length, rest
@@ -127,8 +127,8 @@ def read_header(text: bytearray, rest: int, wire: Wire) -> tuple[str, dict[str, 
             pass
         case _:
             raise WireError("The header of a message does not have exactly a kind, values and tensors.")
-    if len(described) > MOST_TENSORS:
-        raise WireError(f"A message announces {len(described)} tensors; at most {MOST_TENSORS} are allowed.")
+    if len(described) > _MOST_TENSORS:
+        raise WireError(f"A message announces {len(described)} tensors; at most {_MOST_TENSORS} are allowed.")
     coming = [_announced(one, wire) for one in described]
     whole = sum(prod(one.shape) * one.dtype.itemsize for one in coming)
     if whole > wire.largest:
@@ -148,7 +148,7 @@ def _announced(described: Any, wire: Wire) -> Coming:
         case _:
             raise WireError(
                 f"A message announces a tensor that cannot be one: {str(described)[:200]}. A tensor has one of the "
-                f"types {join_names(list(DTYPES))} and at most {MOST_DIMENSIONS} dimensions."
+                f"types {join_names(list(DTYPES))} and at most {_MOST_DIMENSIONS} dimensions."
             )
     dtype, crosses = DTYPES[name], DTYPES[crossing_name]
     rounded = wire.dtype == "bfloat16" and dtype is torch.float32
@@ -164,7 +164,7 @@ def _announced(described: Any, wire: Wire) -> Coming:
 
 def _is_shape(shape: Sequence[Any]) -> bool:
     """Whether it could be one: each size fits 63 bits even where another is 0, as torch multiplies them all."""
-    if len(shape) > MOST_DIMENSIONS or not all(type(size) is int and size >= 0 for size in shape):
+    if len(shape) > _MOST_DIMENSIONS or not all(type(size) is int and size >= 0 for size in shape):
         return False
     return prod(max(int(size), 1) for size in shape) < 2**60
 

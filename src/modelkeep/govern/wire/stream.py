@@ -19,9 +19,9 @@ from typing import Any
 
 from modelkeep.core.errors import PartyUnavailable, WireError
 
-ENCRYPTED_AT_ONCE = 256 * 1024
-READ_AT_ONCE = 256 * 1024
-ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # a machine that vanishes is noticed in a minute
+_ENCRYPTED_AT_ONCE = 256 * 1024
+_READ_AT_ONCE = 256 * 1024
+_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # a machine that vanishes is noticed in a minute
 
 
 class Stream:
@@ -37,14 +37,14 @@ class Stream:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in ALIVE.items():
+        for option, value in _ALIVE.items():
             if hasattr(socket, option):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         self._socket = sock
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         self._using_tls, self._reading, self._writing = Lock(), Lock(), Lock()
-        self._buffer = memoryview(bytearray(READ_AT_ONCE))
+        self._buffer = memoryview(bytearray(_READ_AT_ONCE))
         self.sent_bytes = self.received_bytes = 0
 
     def handshake(self, deadline: float) -> bytes:
@@ -72,8 +72,8 @@ class Stream:
                 rest = memoryview(stretch)
                 while rest:
                     with self._using_tls:
-                        rest = rest[self._tls.write(rest[:ENCRYPTED_AT_ONCE]) :]
-                        enough = self._outgoing.pending >= ENCRYPTED_AT_ONCE
+                        rest = rest[self._tls.write(rest[:_ENCRYPTED_AT_ONCE]) :]
+                        enough = self._outgoing.pending >= _ENCRYPTED_AT_ONCE
                     if enough:  # the other side may begin to decrypt
                         self._flush(deadline)
             self._flush(deadline)

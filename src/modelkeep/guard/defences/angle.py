@@ -24,7 +24,7 @@ from modelkeep.guard.machine_code import compiled
 Vector = NDArray[np.float64]
 NONE = 1e-9  # a gain this small, of a cosine, is none
 ROUNDING = 1e-12  # a squared length below this share of the longest gradient's is none
-STARTS = 8  # of MAD's own candidates, how many are improved
+_STARTS = 8  # of MAD's own candidates, how many are improved
 
 
 @compiled
@@ -85,7 +85,7 @@ def _descent(
         square = keep * keep * size + 2 * keep * add * aim[k] + add * add * gram[k, k]
         cosines[k] = (keep * size + add * aim[k]) / np.sqrt(max(square, 1e-12 * size))
     best, least = lowest, np.inf
-    starts = np.argsort(cosines)[:STARTS]
+    starts = np.argsort(cosines)[:_STARTS]
     for number in range(len(starts) + 1):
         point = lowest
         if number < len(starts):

@@ -15,8 +15,8 @@ from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
 from modelkeep.guard.grid import ONE, distortion, snap
 from modelkeep.guard.grid import budget as in_units
 
-HALVINGS = 30
-HUNDREDTHS = 100  # the paper states τ to two digits
+_HALVINGS = 30
+_HUNDREDTHS = 100  # the paper states τ to two digits
 
 
 def calibrate_beta(predictions: NDArray[Any], budget: float = 1.0, gamma: float = 0.2) -> ReverseSigmoid:
@@ -41,7 +41,7 @@ def calibrate_beta(predictions: NDArray[Any], budget: float = 1.0, gamma: float 
     low, high = 0.0, 1.0
     if largest(high) <= budget:
         return ReverseSigmoid(high, gamma, budget)
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if largest(middle) <= budget else (low, middle)
     return ReverseSigmoid(low, gamma, budget)
@@ -61,8 +61,8 @@ def calibrate_threshold(model: Model, misinformation: Model, data: Data, allowan
     labels = data.y.numpy()
     least = (clean.labels == labels).mean() - allowance
     threshold = 0.0
-    for hundredths in range(1, HUNDREDTHS + 1):
-        defence = AdaptiveMisinformation(hundredths / HUNDREDTHS, misinformation)
+    for hundredths in range(1, _HUNDREDTHS + 1):
+        defence = AdaptiveMisinformation(hundredths / _HUNDREDTHS, misinformation)
         answers = defence.mix(clean, misled)
         if (answers.argmax(axis=1) == labels).mean() < least:
             break

@@ -14,7 +14,7 @@ from modelkeep.guard.grid import ONE, Predictions, Units
 from modelkeep.guard.machine_code import compiled
 
 LANES = 64  # centroids that are looked at together
-COARSE = 9  # a sketch counts in 2⁹ units, so that a whole prediction fits into 16 bits
+_COARSE = 9  # a sketch counts in 2⁹ units, so that a whole prediction fits into 16 bits
 STEP = 8  # coordinates between two looks at whether a block can still match
 
 
@@ -128,7 +128,7 @@ class Centroids:
             wider[:position], coarser[: len(sketch)] = rows, sketch
             rows, sketch = self._logs[label] = wider, coarser
         rows[position] = centroid
-        sketch[position // LANES, :, position % LANES] = -(-centroid >> COARSE)  # rounded up
+        sketch[position // LANES, :, position % LANES] = -(-centroid >> _COARSE)  # rounded up
         self._lengths[label] = position + 1
 
     def log(self, label: int) -> tuple[Units, NDArray[np.uint16], int]:
@@ -191,16 +191,16 @@ def _match(
         row = members[number]
         y = units[row]
         far = allowed[row] + slack  # a centroid beyond this neither matches nor is close to it
-        limit = far >> (COARSE + 1)
+        limit = far >> (_COARSE + 1)
         _large_first(y, order)
         found = -1
         for block in range((length + LANES - 1) // LANES):
             bound[:] = 0
-            left = ONE >> COARSE
+            left = ONE >> _COARSE
             least = 0
             for begin in range(0, classes, STEP):
                 for at in range(begin, min(begin + STEP, classes)):
-                    coarse = np.uint16(y[order[at]] >> COARSE)
+                    coarse = np.uint16(y[order[at]] >> _COARSE)
                     _add(bound, sketch[block, order[at]], coarse)
                     left -= int(coarse)
                 least = _least(bound)

@@ -28,7 +28,7 @@ try:
 except ImportError as missing:
     raise MissingExtra("guard", "fastapi", "The gateway") from missing
 
-REFUSALS = {
+_REFUSALS = {
     400: "The request is not one that the protocol or the model's inputs allow.",
     401: "No key, or none that is known.",
     404: "There is no such model or version here.",
@@ -52,23 +52,23 @@ def create_app(service: Service) -> FastAPI:
     )
 
     async def live() -> Response:
-        return json_response({"live": True})
+        return _json_response({"live": True})
 
     async def ready() -> Response:
         is_ready = await service.ready()
-        return json_response({"ready": is_ready}, status=200 if is_ready else 503)
+        return _json_response({"ready": is_ready}, status=200 if is_ready else 503)
 
     async def server() -> Response:
-        return json_response(service.server_metadata())
+        return _json_response(service.server_metadata())
 
     async def metadata(model: str, version: str = "") -> Response:
         service.require(model, version)
-        return json_response(service.model_metadata())
+        return _json_response(service.model_metadata())
 
     async def model_ready(model: str, version: str = "") -> Response:
         service.require(model, version)
         is_ready = await service.ready()
-        return json_response({"name": service.model, "ready": is_ready}, status=200 if is_ready else 503)
+        return _json_response({"name": service.model, "ready": is_ready}, status=200 if is_ready else 503)
 
     async def infer(request: Request) -> Response:
         async def read() -> InferenceRequest:
@@ -89,7 +89,7 @@ def create_app(service: Service) -> FastAPI:
         app.get(f"{path}/ready", responses=_document(schemas.ModelReady, 404) | {503: {"model": schemas.ModelReady}})(
             model_ready
         )
-        app.post(f"{path}/infer", responses=_document(schemas.InferResponse, *REFUSALS))(infer)
+        app.post(f"{path}/infer", responses=_document(schemas.InferResponse, *_REFUSALS))(infer)
         # FastAPI's route is for the document; this one is found first, and answers without solving dependencies.
         app.router.routes.insert(0, Route(f"{path}/infer", infer, methods=["POST"]))
     app.add_exception_handler(Refusal, _refused)
@@ -99,7 +99,7 @@ def create_app(service: Service) -> FastAPI:
     return app
 
 
-def json_response(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def _json_response(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response."""
     return Response(orjson.dumps(content), status, headers, JSON)
 
@@ -125,22 +125,22 @@ async def _body(request: Request, most: int) -> bytes:
 
 def _refused(_: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, Refusal)
-    return json_response({"error": refusal.message}, refusal.status, refusal.headers)
+    return _json_response({"error": refusal.message}, refusal.status, refusal.headers)
 
 
 def _no_route(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return json_response({"error": f"{error.detail}."}, error.status_code, error.headers)
+    return _json_response({"error": f"{error.detail}."}, error.status_code, error.headers)
 
 
 def _failed(_: Request, __: Exception) -> Response:
-    return json_response({"error": "The gateway failed; its log says why."}, 500)
+    return _json_response({"error": "The gateway failed; its log says why."}, 500)
 
 
 def _document(model: type[BaseModel], *refusals: int) -> dict[int | str, dict[str, Any]]:
     told: dict[int | str, dict[str, Any]] = {200: {"model": model, "description": "The answer."}}
     for status in refusals:
-        told[status] = {"model": schemas.Failure, "description": REFUSALS[status]}
+        told[status] = {"model": schemas.Failure, "description": _REFUSALS[status]}
     return told
 
 

@@ -28,7 +28,7 @@ from modelkeep.guard.store.store import Store
 from modelkeep.zoo import datasets, pretrained
 
 DATATYPES = {"torch.float32": "FP32", "torch.float64": "FP64"}
-OWN = 1000  # rows of the owner's data that detection compares with
+_OWN = 1000  # rows of the owner's data that detection compares with
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ def claim_epoch(store: Store, name: str, version: str, epoch: str) -> None:
         )
 
 
-def check_probe(store: Store, plan: Plan, probe: Array, raw: Probabilities) -> None:
+def _check_probe(store: Store, plan: Plan, probe: Array, raw: Probabilities) -> None:
     """Refuse a model that predicts something else for the probe than when its name and version were first served.
 
     Weights tell one model from another, but not the code that runs them, nor what an upstream serves by the same name.
@@ -144,7 +144,7 @@ async def build_service(plan: Plan, store: Store) -> Service:
         raw = await backend.predict(probe)
         if not policy.defence.needs_inputs:
             gate.quick(raw, query_hashes(probe))
-        check_probe(store, plan, probe, raw)
+        _check_probe(store, plan, probe, raw)
     except (InputError, Refusal) as error:
         raise GuardError(
             f"{served.path or served.upstream} was asked once, to see whether it answers, and gave none: {error}"
@@ -170,5 +170,5 @@ async def _top_confidences(config: Config, backend: Backend) -> NDArray[np.float
         return None
     local = config.at(config.detection.data)
     own = datasets.open(str(local) if local.exists() else config.detection.data, part="train")
-    rows = own.x[:OWN].numpy()
+    rows = own.x[:_OWN].numpy()
     return np.concatenate([(await backend.predict(rows[i : i + 100])).max(axis=1) for i in range(0, len(rows), 100)])

@@ -16,7 +16,10 @@ from urllib.parse import urlsplit
 
 import httptools
 
-IDLE = 2.0  # seconds after which a connection is not used again: uvicorn would close it after 5, just as we write to it
+# Seconds after which a connection is not used again: uvicorn would close it after 5, just as we write to it.
+_IDLE = 2.0
+    2.0  # seconds after which a connection is not used again: uvicorn would close it after 5, just as we write to it
+)
 
 
 class NotReached(ConnectionError):
@@ -77,7 +80,7 @@ class Caller:
         """A connection that was used a moment ago; older ones are closed."""
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and time.monotonic() - connection.used < IDLE:
+            if connection.usable and time.monotonic() - connection.used < _IDLE:
                 return connection
             connection.end()
         return None

@@ -15,7 +15,7 @@ from modelkeep.core.registry import declarations
 from modelkeep.guard.gateway.defence_table import DefenceTable, Section, defence_table
 from modelkeep.guard.store import Store, open_store
 
-Port = Annotated[int, Field(ge=1, le=65535)]
+_Port = Annotated[int, Field(ge=1, le=65535)]
 Size = Annotated[int, Field(ge=1)]
 
 
@@ -26,8 +26,8 @@ class ServerTable(Section):
     """Where the gateway listens, and how much it takes at once."""
 
     host: str = "127.0.0.1"
-    port: Port = 8000
-    grpc_port: Port | None = None
+    port: _Port = 8000
+    grpc_port: _Port | None = None
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     max_body: Annotated[int, Field(ge=1024)] = 16 * 2**20

@@ -11,7 +11,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 PATIENCE = 60.0  # seconds in which a request must have come whole
-MOST_HEAD = 1 << 16  # bytes of a request line and its headers
+_MOST_HEAD = 1 << 16  # bytes of a request line and its headers
 
 
 class Connection(HttpToolsProtocol):
@@ -32,7 +32,7 @@ class Connection(HttpToolsProtocol):
         super().data_received(data)
         if self._head is not None:
             self._head += len(data)
-            if self._head > MOST_HEAD:
+            if self._head > _MOST_HEAD:
                 self.send_400_response("The headers are too long.")
 
     def on_message_begin(self) -> None:

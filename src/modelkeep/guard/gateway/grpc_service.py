@@ -22,7 +22,7 @@ except ImportError as missing:
     raise MissingExtra("guard", "grpcio", "The gateway's gRPC side") from missing
 
 log = logging.getLogger(__name__)
-SERVICE = "inference.GRPCInferenceService"
+_SERVICE = "inference.GRPCInferenceService"
 Context = Any  # grpc.aio.ServicerContext[bytes, bytes], whose stubs are not generic at run time
 M = TypeVar("M", bound=Message)
 
@@ -43,7 +43,7 @@ def create_server(service: Service) -> grpc.aio.Server:
         "ModelInfer": lambda raw, context: _infer(service, raw, context),
     }
     handlers = {name: grpc.unary_unary_rpc_method_handler(_endpoint(answer)) for name, answer in endpoints.items()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
     return server
 
 

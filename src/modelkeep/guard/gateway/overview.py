@@ -18,7 +18,7 @@ from modelkeep.guard.gateway.principals import OPERATOR
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.gateway.traffic import LATELY
 
-MOST_SHOWN = 50  # principals on the page, those that asked most
+_MOST_SHOWN = 50  # principals on the page, those that asked most
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ async def collect(service: Service, fidelity: Fidelity | None) -> dict[str, Any]
         "answered": sum(asker.rows for asker in traffic.askers.values()),
         "refused": _refusals(service),
         "latency_ms": _percentiles(traffic.seconds),
-        "principals": principals[:MOST_SHOWN],
-        "not_shown": max(0, len(principals) - MOST_SHOWN),
+        "principals": principals[:_MOST_SHOWN],
+        "not_shown": max(0, len(principals) - _MOST_SHOWN),
         "centroids": {
             "per_class": [gate.centroids.length(label) for label in range(gate.policy.classes)],
             "growth": [list(point) for point in traffic.growth],

@@ -19,19 +19,19 @@ from modelkeep.guard.store.store import Lease, Principal, Store
 
 T = TypeVar("T")
 
-PREFIX = "mk_"  # so that people and secret scanners know one when they see it
+_PREFIX = "mk_"  # so that people and secret scanners know one when they see it
 OPERATOR = "operator"  # the reserved principal: its key opens the metrics and the dashboard, and no model
-ANONYMOUS = Principal("anonymous", queries=None, rate=None)
-NOBODYS_KEY = bytes(32)  # stands for the hash of anonymous' key: no key is known whose SHA-256 this is
+_ANONYMOUS = Principal("anonymous", queries=None, rate=None)
+_NOBODYS_KEY = bytes(32)  # stands for the hash of anonymous' key: no key is known whose SHA-256 this is
 KEEP = 2.0  # seconds that a lookup is believed: a revoked key is refused after that, in every replica
-REFRESH = 1.0  # seconds after which it is looked up again in the background, so that no request waits for it
-AHEAD = 0.25  # seconds of traffic that a lease is meant to cover
+_REFRESH = 1.0  # seconds after which it is looked up again in the background, so that no request waits for it
+_AHEAD = 0.25  # seconds of traffic that a lease is meant to cover
 CACHED = 10_000  # lookups that are kept; random keys must not fill the memory
 
 
 def new_key() -> str:
     """A fresh key with 256 random bits; it is shown once, and nowhere kept."""
-    return PREFIX + secrets.token_urlsafe(32)
+    return _PREFIX + secrets.token_urlsafe(32)
 
 
 def hash_key(key: str) -> bytes:
@@ -79,7 +79,7 @@ class Principals:
 
     async def admit(self, authorization: str | None) -> Principal:
         """Whose key the header or the gRPC metadatum `authorization` bears."""
-        principal = await self._whose(NOBODYS_KEY if self.open else hash_key(_key(authorization)))
+        principal = await self._whose(_NOBODYS_KEY if self.open else hash_key(_key(authorization)))
         if principal is None or principal.revoked or principal.name == OPERATOR:
             raise Unauthorised("This key is not known here, or it was revoked. Ask whoever runs this gateway for one.")
         return principal
@@ -128,7 +128,7 @@ class Principals:
         known = self._known.get(key)
         if known is None or now - known.at >= KEEP:
             return await self._look_up(key)
-        if now - known.at >= REFRESH and known.principal is not None and not known.refreshing:
+        if now - known.at >= _REFRESH and known.principal is not None and not known.refreshing:
             known.refreshing = True
             self._later(self._look_up(key))
         return known.principal
@@ -143,9 +143,9 @@ class Principals:
 
     def _found(self, key: bytes) -> Principal | None:
         found = self.store.principal(key)
-        if found is None and key == NOBODYS_KEY:  # only ever asked for where the gateway is open
-            self.store.admit(ANONYMOUS, key)
-            return ANONYMOUS
+        if found is None and key == _NOBODYS_KEY:  # only ever asked for where the gateway is open
+            self.store.admit(_ANONYMOUS, key)
+            return _ANONYMOUS
         return found
 
     async def _refill(self, principal: Principal, purse: _Purse) -> None:
@@ -159,7 +159,7 @@ class Principals:
     async def _lease(self, principal: Principal, purse: _Purse) -> None:
         now = self._clock()
         # The last chunk lasted `now - leased` seconds; make the next one last a quarter of a second.
-        purse.chunk = max(1.0, purse.chunk * min(4.0, AHEAD / max(now - purse.leased, 1e-9)))
+        purse.chunk = max(1.0, purse.chunk * min(4.0, _AHEAD / max(now - purse.leased, 1e-9)))
         purse.leased = now
         needed = purse.wanted - purse.left
 

@@ -32,7 +32,7 @@ try:
 except ImportError as missing:
     raise MissingExtra("guard", "uvicorn", "The gateway") from missing
 
-STOPS = (signal.SIGTERM, signal.SIGINT)
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(plan: Plan, ready: Callable[[Service], None]) -> None:
@@ -84,7 +84,7 @@ async def _run(plan: Plan, store: Store, listener: socket.socket, ready: Callabl
         stopping.set()
 
     loop = asyncio.get_running_loop()
-    for one in STOPS:
+    for one in _STOPS:
         loop.add_signal_handler(one, stop)
     service.journal.note("gateway", "start", model=service.model, epoch=plan.policy.epoch, version=__version__)
     await service.journal.flush()  # the store takes writes, or there is no start

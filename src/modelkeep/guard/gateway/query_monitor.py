@@ -20,15 +20,15 @@ from modelkeep.guard.grid import ONE, Predictions, Units
 from modelkeep.guard.machine_code import compiled
 from modelkeep.guard.protocol.tensors import Array
 
-COORDINATES = 128  # of an input that distances are measured in, drawn once: cost and memory do not grow with the input
-EARLIER = 256  # queries of a principal that the next one is compared with
+_COORDINATES = 128  # of an input that distances are measured in, drawn once: cost and memory do not grow with the input
+_EARLIER = 256  # queries of a principal that the next one is compared with
 RECENT = 512  # distances and confidences that a score is computed from
 PRINCIPALS = 256  # principals that are watched at a time; who was silent longest is forgotten first
 ENOUGH = 100  # distances below which nothing is said, as in PRADA
 NORMAL = 0.9  # W below this is unusual
 APART = 0.2  # a KS distance above this, and above chance, is unusual
 
-Floats = NDArray[np.float32]
+_Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class QueryMonitor:
         """These `rows: (n, *input_shape)` were answered to this principal."""
         flat = rows.reshape(len(rows), -1)
         if self._coordinates is None:
-            drawn = np.random.default_rng(0).permutation(flat.shape[1])[:COORDINATES]
+            drawn = np.random.default_rng(0).permutation(flat.shape[1])[:_COORDINATES]
             self._coordinates = np.sort(drawn)
         points = flat.take(self._coordinates, axis=1).astype(np.float32)
         tops = (predictions.units.max(axis=1) / ONE).astype(np.float32)
@@ -93,7 +93,7 @@ class QueryMonitor:
             copies = {name: (seen.counts.copy(), *seen.recent()) for name, seen in self._watched.items()}
         return [self._judge(name, *copies[name]) for name in sorted(copies)]
 
-    def _judge(self, name: str, counts: NDArray[np.int64], distances: Floats, tops: Floats) -> Suspicion:
+    def _judge(self, name: str, counts: NDArray[np.int64], distances: _Floats, tops: _Floats) -> Suspicion:
         normality = _normality(distances)
         outlying = limit = None
         if self._reference is not None and len(tops) >= ENOUGH:
@@ -120,19 +120,19 @@ class _Rings:
 
     width: int
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(2, dtype=np.int64))
-    labels: NDArray[np.int64] = field(default_factory=lambda: np.full(EARLIER, -1, dtype=np.int64))
-    distances: Floats = field(default_factory=lambda: np.zeros(RECENT, dtype=np.float32))
-    tops: Floats = field(default_factory=lambda: np.zeros(RECENT, dtype=np.float32))
-    points: Floats = field(init=False)
+    labels: NDArray[np.int64] = field(default_factory=lambda: np.full(_EARLIER, -1, dtype=np.int64))
+    distances: _Floats = field(default_factory=lambda: np.zeros(RECENT, dtype=np.float32))
+    tops: _Floats = field(default_factory=lambda: np.zeros(RECENT, dtype=np.float32))
+    points: _Floats = field(init=False)
 
     def __post_init__(self) -> None:
-        self.points = np.zeros((self.width, EARLIER), dtype=np.float32)
+        self.points = np.zeros((self.width, _EARLIER), dtype=np.float32)
 
-    def recent(self) -> tuple[Floats, Floats]:
+    def recent(self) -> tuple[_Floats, _Floats]:
         return self.distances[: self.counts[1]].copy(), self.tops[: self.counts[0]].copy()
 
 
-def _normality(distances: Floats) -> float | None:
+def _normality(distances: _Floats) -> float | None:
     """Shapiro–Wilk's W without the outliers beyond three standard deviations, as in PRADA."""
     if len(distances) < ENOUGH:
         return None
@@ -150,14 +150,14 @@ def _round_score(value: float | None) -> float | None:
 
 @compiled
 def _watch(
-    new: Floats,
+    new: _Floats,
     new_labels: NDArray[np.int64],
-    new_tops: Floats,
+    new_tops: _Floats,
     counts: NDArray[np.int64],
-    points: Floats,
+    points: _Floats,
     labels: NDArray[np.int64],
-    distances: Floats,
-    tops: Floats,
+    distances: _Floats,
+    tops: _Floats,
 ) -> None:
     """Take rows in order: the distance to the nearest earlier one of the same class, then the row itself."""
     squares = np.empty(len(labels), dtype=np.float32)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from modelkeep.guard.protocol.tensors import DTYPES
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
-Datatype = Annotated[str, Field(json_schema_extra={"enum": list(DTYPES)})]
+_Datatype = Annotated[str, Field(json_schema_extra={"enum": list(DTYPES)})]
 
 
 class Known(BaseModel):
@@ -42,7 +42,7 @@ class InputTensor(BaseModel):
 
     name: Name
     shape: Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, max_length=16)]
-    datatype: Datatype
+    datatype: _Datatype
     parameters: InputParameters | None = None
     data: Annotated[list[bool | float | list[object]], Field(min_length=1)] = []
 

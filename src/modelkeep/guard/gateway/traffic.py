@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 SECONDS = 300  # that are remembered
 LATELY = 10  # seconds that a rate is an average over
-LATENCIES = 1000  # latest requests that percentiles are taken over
+_LATENCIES = 1000  # latest requests that percentiles are taken over
 
 
 class PerSecond:
@@ -61,7 +61,7 @@ class Traffic:
         self.rows = PerSecond(SECONDS)
         self.refusals = PerSecond(SECONDS)
         self.askers: dict[str, Asker] = {}
-        self.seconds: deque[float] = deque(maxlen=LATENCIES)
+        self.seconds: deque[float] = deque(maxlen=_LATENCIES)
         self.growth: deque[tuple[int, int]] = deque(maxlen=SECONDS)  # (second, centroids)
         self.centroids: Callable[[], int] = lambda: 0
         self.clock = clock

@@ -37,7 +37,7 @@ def parse_request(
         raise Malformed(f"The body is not JSON: {error}.") from None
     if not isinstance(told, dict):
         raise Malformed(f"The body must be a JSON object with 'inputs'. Got a {type(told).__name__}.")
-    parameters = parameters_of(told, "the request", {"binary_data_output": bool})
+    parameters = _parameters_of(told, "the request", {"binary_data_output": bool})
     inputs, used = _inputs(told.get("inputs"), memoryview(body)[end:], most)
     if used != len(body) - end:
         raise Malformed(f"{len(body) - end} bytes follow the JSON, but the inputs' binary_data_size sum to {used}.")
@@ -66,7 +66,7 @@ def build_response(response: InferenceResponse) -> tuple[bytes, dict[str, str]]:
     return header + raw, {"Content-Type": BINARY, HEADER_LENGTH: str(len(header))}
 
 
-def parameters_of(owner: Mapping[str, Any], what: str, allowed: Mapping[str, type]) -> dict[str, Any]:
+def _parameters_of(owner: Mapping[str, Any], what: str, allowed: Mapping[str, type]) -> dict[str, Any]:
     """The parameters of a part of a request, each of them known and of its type."""
     parameters = owner.get("parameters")
     if parameters is None:
@@ -107,7 +107,7 @@ def _inputs(told: object, binary: memoryview, most: int) -> tuple[tuple[Tensor, 
         if name in inputs:
             raise Malformed(f"Two inputs have the name '{name}'.")
         # MLServer's clients say "np" for what every tensor here is.
-        parameters = parameters_of(one, f"input '{name}'", {"binary_data_size": int, "content_type": str})
+        parameters = _parameters_of(one, f"input '{name}'", {"binary_data_size": int, "content_type": str})
         if parameters.get("content_type", "np") != "np":
             raise Malformed(f"The content_type of input '{name}' must be 'np' or left out.")
         shape, datatype, size = one.get("shape"), one.get("datatype"), parameters.get("binary_data_size")
@@ -137,7 +137,7 @@ def _outputs(told: object, all_binary: bool) -> tuple[tuple[str, ...], bool]:
         if name in names:
             raise Malformed(f"Two outputs have the name '{name}'.")
         names.append(name)
-        all_binary = parameters_of(one, f"output '{name}'", {"binary_data": bool}).get("binary_data", all_binary)
+        all_binary = _parameters_of(one, f"output '{name}'", {"binary_data": bool}).get("binary_data", all_binary)
     return tuple(names), all_binary
 
 

@@ -65,7 +65,7 @@ def dtype_of(datatype: object, name: str) -> np.dtype[Any]:
     return known
 
 
-def size_of(shape: object, name: str, most: int = ELEMENTS) -> int:
+def _size_of(shape: object, name: str, most: int = ELEMENTS) -> int:
     """How many elements a tensor of this shape has, after the checks that come before any memory is taken."""
     if not isinstance(shape, Sequence) or isinstance(shape, str) or not 1 <= len(shape) <= 16:
         raise Malformed(f"The shape of input '{name}' must be a list of 1 to 16 whole numbers. Got {short(shape)}.")
@@ -84,7 +84,7 @@ def from_bytes(raw: bytes | memoryview, datatype: object, shape: object, name: s
     array([1], dtype=uint16)
     """
     dtype = dtype_of(datatype, name)
-    size = size_of(shape, name, most)
+    size = _size_of(shape, name, most)
     if len(raw) != size * dtype.itemsize:
         raise Malformed(
             f"Input '{name}' has {len(raw)} bytes, but {datatype} of shape {shape} has {size * dtype.itemsize}."
@@ -107,7 +107,7 @@ def from_numbers(data: object, datatype: object, shape: object, name: str, most:
     modelkeep.guard.refusals.Malformed: Input 'x' holds a number that UINT8 cannot hold.
     """
     dtype = dtype_of(datatype, name)
-    size = size_of(shape, name, most)
+    size = _size_of(shape, name, most)
     assert isinstance(shape, Sequence)
     if not isinstance(data, list):
         raise Malformed(f"The data of input '{name}' must be a list of numbers. Got {short(data)}.")

@@ -18,8 +18,8 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 Connection = psycopg.Connection[Row]
 PATIENCE = 10  # seconds that a statement may take, and that one may wait for a connection
-CONNECTIONS = 8
-DEFAULTS = {
+_CONNECTIONS = 8
+_DEFAULTS = {
     "connect_timeout": 5,
     "keepalives_idle": 5,  # a server that vanished without a word is noticed after about ten seconds
     "keepalives_interval": 2,
@@ -45,7 +45,7 @@ class PostgresDatabase:
 
     def __init__(self, dsn: str) -> None:
         try:
-            self._options: dict[str, Any] = DEFAULTS | psycopg.conninfo.conninfo_to_dict(dsn)
+            self._options: dict[str, Any] = _DEFAULTS | psycopg.conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:  # its message may quote the address, and with it the password
             raise GuardError(
                 "This is no address of a PostgreSQL database. One is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
@@ -53,7 +53,7 @@ class PostgresDatabase:
             ) from None
         named = [f"{part} {self._options[part]}" for part in ("host", "port", "dbname") if part in self._options]
         self._where = f"The PostgreSQL store ({', '.join(named) or 'default address'})"  # never the password
-        self._connections = Connections(self._connect, most=CONNECTIONS, patience=PATIENCE)
+        self._connections = Connections(self._connect, most=_CONNECTIONS, patience=PATIENCE)
         try:
             self.run(self._prepare)
         except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from modelkeep.core.errors import GuardError
 
 VERSION = 1
-APPEND_ONLY = ("epochs", "centroids", "answers", "events")
+_APPEND_ONLY = ("epochs", "centroids", "answers", "events")
 
 SQLITE = f"""
 CREATE TABLE version (version INTEGER NOT NULL);
@@ -35,7 +35,7 @@ BEGIN SELECT RAISE(IGNORE); END;
 """ + "".join(
     f"CREATE TRIGGER {table}_{change.lower()} BEFORE {change} ON {table} "
     f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END;\n"
-    for table in APPEND_ONLY
+    for table in _APPEND_ONLY
     for change in ("UPDATE", "DELETE")
 )
 
@@ -65,7 +65,7 @@ INSERT INTO modelkeep.version VALUES ({VERSION});
 """ + "".join(
     f"CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON modelkeep.{table} "
     "EXECUTE FUNCTION modelkeep.refuse();\n"
-    for table in APPEND_ONLY
+    for table in _APPEND_ONLY
 )
 
 

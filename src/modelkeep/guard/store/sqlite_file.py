@@ -16,7 +16,7 @@ from modelkeep.guard.store.connections import Connections
 from modelkeep.guard.store.schema import SQLITE, check_version
 
 PATIENCE = 10.0  # seconds to wait for another writer
-READERS = 8
+_READERS = 8
 # What may pass without a change to the file; all else is damage, or a mistake of ours.
 PASSING = {
     sqlite3.SQLITE_BUSY: f"another process has been writing to it for {PATIENCE:g} seconds",
@@ -54,7 +54,7 @@ class SqliteFile:
             except BaseException:
                 self._writer.close()
                 raise
-        self._readers = Connections(self._connect, most=READERS, patience=PATIENCE)
+        self._readers = Connections(self._connect, most=_READERS, patience=PATIENCE)
 
     def close(self) -> None:
         """Close all connections."""

@@ -26,7 +26,7 @@ ADJACENT = tuple(pairwise(DIRECTIVES))
 """The affinity sets of targeted safe regions: all pairs of adjacent directives."""
 TURNS = (3.0, 1.5, 0.0, -1.5, -3.0)  # degrees per second, left is positive
 WELL_CLEAR = 4_000.0  # feet
-HORIZON = 60  # seconds
+_HORIZON = 60  # seconds
 
 # The ranges of ACAS Xu (Katz2017): feet, radians and feet per second. The distance begins where the two are
 # still well clear: nearer, nothing is left to be decided.
@@ -91,7 +91,7 @@ def separation(encounter: torch.Tensor, turn: float) -> torch.Tensor:
     4000.0
     """
     distance, angle, heading, own, speed = encounter.double().T[:, :, None]
-    time = torch.arange(HORIZON + 1, dtype=torch.float64)
+    time = torch.arange(_HORIZON + 1, dtype=torch.float64)
     rate = radians(turn)
     forward = own * (torch.sin(rate * time) / rate if rate else time)
     sideways = own * ((1 - torch.cos(rate * time)) / rate if rate else 0 * time)

@@ -16,8 +16,8 @@ from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
 
-RUNS = {"small": 25, "paper": 100}
-FOR_EACH_N = (100, 500, 1000)
+_RUNS = {"small": 25, "paper": 100}
+_FOR_EACH_N = (100, 500, 1000)
 
 
 @trial("leino2022/figure-9.3", formerly=("modelkeep.bias.studies.figure_9_3:train",))
@@ -60,14 +60,14 @@ def train(
 
 def _trials(size: Size, seed: int, points: Sequence[tuple[int, int, float, int | None, bool]]) -> Sequence[Trial]:
     names = ("n", "weak", "variance", "epochs", "centred")
-    return [Trial.of(train, {**dict(zip(names, point, strict=True)), "runs": RUNS[size]}, seed) for point in points]
+    return [Trial.of(train, {**dict(zip(names, point, strict=True)), "runs": _RUNS[size]}, seed) for point in points]
 
 
-def trials_a(size: Size, seed: int) -> Sequence[Trial]:
+def _trials_a(size: Size, seed: int) -> Sequence[Trial]:
     """By number of weak features; also as the other reading of σ_w = 10 has it, trained to the end, and centred."""
     counts = [4, 16, 64, 256, 1024] if size == "small" else [2**i for i in range(1, 12)]
     settings = [
-        *((n, 10.0, EPOCHS, False) for n in FOR_EACH_N),
+        *((n, 10.0, EPOCHS, False) for n in _FOR_EACH_N),
         (1000, 100.0, EPOCHS, False),
         (100, 10.0, None, False),
         (100, 10.0, EPOCHS, True),
@@ -75,15 +75,15 @@ def trials_a(size: Size, seed: int) -> Sequence[Trial]:
     return _trials(size, seed, [(n, weak, v, epochs, centred) for n, v, epochs, centred in settings for weak in counts])
 
 
-def trials_b(size: Size, seed: int) -> Sequence[Trial]:
+def _trials_b(size: Size, seed: int) -> Sequence[Trial]:
     """By the variance of 256 weak features."""
     spread = [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]
     if size == "paper":
         spread = [round(10 ** (i / 6), 3) for i in range(19)]
-    return _trials(size, seed, [(n, 256, v, EPOCHS, False) for n in FOR_EACH_N for v in spread])
+    return _trials(size, seed, [(n, 256, v, EPOCHS, False) for n in _FOR_EACH_N for v in spread])
 
 
-def trials_c(size: Size, seed: int) -> Sequence[Trial]:
+def _trials_c(size: Size, seed: int) -> Sequence[Trial]:
     """By number of training examples."""
     ns = [100, 250, 500, 1000, 2500, 5000] if size == "small" else [100, 250, 500, 1000, 2500, 5000, 10_000, 20_000]
     return _trials(size, seed, [(n, 256, v, EPOCHS, False) for v in (2.0, 5.0, 10.0) for n in ns])
@@ -181,21 +181,21 @@ def _figure(
     )
 
 
-FIGURE_9_3A = declare(
+_FIGURE_9_3A = declare(
     "study",
     "bias-figure-9.3a",
     paper="Leino2022, figure 9.3a",
     does="the bias of logistic regression by SGD, by number of weak features",
-)(PaperStudy(trials_a, report_a))
-FIGURE_9_3B = declare(
+)(PaperStudy(_trials_a, report_a))
+_FIGURE_9_3B = declare(
     "study",
     "bias-figure-9.3b",
     paper="Leino2022, figure 9.3b",
     does="the bias of logistic regression by SGD, by variance of the weak features",
-)(PaperStudy(trials_b, report_b))
-FIGURE_9_3C = declare(
+)(PaperStudy(_trials_b, report_b))
+_FIGURE_9_3C = declare(
     "study",
     "bias-figure-9.3c",
     paper="Leino2022, figure 9.3c",
     does="how far SGD overestimates the weights of weak features, by number of examples",
-)(PaperStudy(trials_c, report_c))
+)(PaperStudy(_trials_c, report_c))

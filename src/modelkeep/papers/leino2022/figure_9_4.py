@@ -100,7 +100,7 @@ def _within(says: str, first: Curve, second: Curve | None) -> Claim:
     return Claim(says, f"they are at most {max(far):.3f} apart; {NEGLIGIBLE} is called close.", max(far) <= NEGLIGIBLE)
 
 
-FIGURE_9_4 = declare(
+_FIGURE_9_4 = declare(
     "study",
     "bias-figure-9.4",
     paper="Leino2022, figure 9.4",

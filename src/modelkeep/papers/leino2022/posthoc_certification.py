@@ -33,7 +33,7 @@ from modelkeep.training import Objective, Recipe, cross_entropy, evaluate, fit
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import cnn_2c2f
 
-SIGMAS = {0.3: 0.25, 1.58: 0.75}
+_SIGMAS = {0.3: 0.25, 1.58: 0.75}
 PAPER: dict[tuple[str, float], dict[str, float]] = {
     ("standard", 0.3): {"clean": 0.992, "PGD": 0.969, "VRA": 0.0},
     ("RS", 0.3): {"clean": 0.988, "VRA": 0.974},
@@ -68,7 +68,7 @@ def plain(
 @trial("leino2022/posthoc-smoothing", formerly=("modelkeep.certify.studies.posthoc:noisy",))
 def noisy(*, seed: int, radius: float, images: int, epochs: int, inputs: int, samples: int) -> dict[str, Any]:
     """Train under noise; what smoothing with it proves."""
-    model, test = _trained(images, NoisyTraining(SIGMAS[radius]), epochs, seed)
+    model, test = _trained(images, NoisyTraining(_SIGMAS[radius]), epochs, seed)
     return _smoothed(model, test.first(inputs), radius, samples, seed)
 
 
@@ -84,7 +84,7 @@ def _trained(images: int, objective: Objective, epochs: int, seed: int) -> tuple
 
 
 def _smoothed(model: Model, data: Data, radius: float, samples: int, seed: int) -> dict[str, Any]:
-    found = Smooth(sigma=SIGMAS[radius], samples=samples)(model, data, seed=seed)
+    found = Smooth(sigma=_SIGMAS[radius], samples=samples)(model, data, seed=seed)
     return {
         "clean": _counted(found.certified_accuracy()),
         "VRA": _counted(found.certified_accuracy(radius)),
@@ -105,15 +105,15 @@ def trials(size: Size, seed: int) -> Sequence[Trial]:
     }[size]
     attacked = {"small": 500, "paper": 10_000}[size]
     return [
-        *(Trial.of(plain, {"radius": radius, **settings, "attacked": attacked}, seed) for radius in SIGMAS),
-        *(Trial.of(noisy, {"radius": radius, **settings}, seed) for radius in SIGMAS),
+        *(Trial.of(plain, {"radius": radius, **settings, "attacked": attacked}, seed) for radius in _SIGMAS),
+        *(Trial.of(noisy, {"radius": radius, **settings}, seed) for radius in _SIGMAS),
     ]
 
 
 def report(result: StudyResult) -> PaperTable:
     """The rows of table 6.7 that certify after the fact, and what certifying 10,000 inputs took (table 6.8b)."""
     cells, claims = [], []
-    for radius in SIGMAS:
+    for radius in _SIGMAS:
         found: dict[str, Any] = {}
         for record in result.records:
             if record.parameters["radius"] == radius:

@@ -80,7 +80,7 @@ def bounded(model: Model, test: Data, radius: float, examples: int, seed: int) -
 
 RADII = {"mnist": 1.58, "cifar-10": 36 / 255}
 METHODS = ("standard", "GloRo")
-BOUNDS = ("global UB", "global LB", "local LB")
+_BOUNDS = ("global UB", "global LB", "local LB")
 PAPER = {
     ("mnist", "standard"): (5.4e4, 1.4e2, 17.1),
     ("mnist", "GloRo"): (2.3, 1.9, 0.8),
@@ -88,7 +88,7 @@ PAPER = {
     ("cifar-10", "GloRo"): (15.8, 11.0, 3.7),
 }
 """Table 6.9 without Tiny-ImageNet, which cannot be had here."""
-REACHED = {"mnist": 0.83, "cifar-10": 0.70}
+_REACHED = {"mnist": 0.83, "cifar-10": 0.70}
 """The share of the upper bound that the thesis' search reached on GloRo Nets."""
 
 _Found = dict[tuple[str, str], Any]
@@ -119,7 +119,7 @@ def report(result: StudyResult) -> PaperTable:
     cells = [
         Cell(f"{data} at {RADII[data]:.3g}, {method}", column, _estimate(value, column), printed)
         for (data, method), value in found.items()
-        for column, printed in zip((*BOUNDS, "clean accuracy", "VRA"), (*PAPER[data, method], None, None), strict=True)
+        for column, printed in zip((*_BOUNDS, "clean accuracy", "VRA"), (*PAPER[data, method], None, None), strict=True)
     ]
     return PaperTable(
         study=result.study,
@@ -134,7 +134,7 @@ def _estimate(value: Any, column: str) -> Estimate | None:
         return None
     if column == "local LB":
         return Estimate(*value[column])
-    if column in BOUNDS:
+    if column in _BOUNDS:
         return Estimate(value[column], value[column], value[column], 1)
     return Estimate.rate(*value[column])
 
@@ -154,7 +154,7 @@ def _claims(found: _Found) -> list[Claim]:
     return [
         Claim(says[0], _told(smaller, "{:.3g} times"), all(ratio >= 100 for ratio in smaller.values())),
         # A search that ends below says nothing about the bound: it may have missed the steepest place.
-        Claim(says[1], _told(tight), True if all(tight[data, "GloRo"] >= REACHED[data] for data in RADII) else None),
+        Claim(says[1], _told(tight), True if all(tight[data, "GloRo"] >= _REACHED[data] for data in RADII) else None),
         Claim(says[2], _told(tight), all(tight[data, "standard"] < tight[data, "GloRo"] / 2 for data in RADII)),
         Claim(
             says[3],
@@ -171,7 +171,7 @@ def _told(numbers: dict[Any, float], form: str = "{:.2%}") -> str:
     )
 
 
-TIGHTNESS = declare(
+_TIGHTNESS = declare(
     "study",
     "lipschitz-tightness",
     paper="Leino2022, table 6.9",

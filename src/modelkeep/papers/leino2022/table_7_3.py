@@ -305,7 +305,7 @@ def _rate(value: Any, column: str) -> Estimate | None:
     return None if value is None else Estimate.rate(*value[column])
 
 
-RELAXED = declare(
+_RELAXED = declare(
     "study",
     "relaxed-guarantees",
     paper="Leino2022, table 7.3",

@@ -103,7 +103,7 @@ def _ours(value: dict[str, Any], seed: int) -> dict[str, Estimate | None]:
     return {**estimates, "B": mean(value["bias"], seed), "accuracy": mean(value["accuracy"], seed)}
 
 
-TABLE_9_2 = declare(
+_TABLE_9_2 = declare(
     "study",
     "bias-table-9.2",
     paper="Leino2022, table 9.2",

@@ -23,10 +23,10 @@ from modelkeep.study.trials import Trial
 
 Array = NDArray[Any]
 
-FIXES = ("before", "parity", "experts", "ℓ1")
+_FIXES = ("before", "parity", "experts", "ℓ1")
 KEPT = "experts*"
 """The same experts, but what is removed leaves the intercept as it was: another way to read the thesis."""
-COLUMNS = ("p*", *(f"B, {fix}" for fix in FIXES), "asymmetry", *(f"accuracy, {fix}" for fix in FIXES))
+COLUMNS = ("p*", *(f"B, {fix}" for fix in _FIXES), "asymmetry", *(f"accuracy, {fix}" for fix in _FIXES))
 # The thesis' rows in this order of columns, as shares and not in percent.
 PAPER: dict[str, tuple[float | None, ...]] = {
     "CIFAR-10-binary": (0.5, 0.018, 0.017, 0.004, None, 0.52, 0.93, 0.931, 0.94, None),
@@ -146,7 +146,7 @@ def report(result: StudyResult) -> PaperTable:
 def _some_fix_helps(cells: list[Cell]) -> Claim:
     ours = {(cell.row, cell.column): abs(cell.ours.value) for cell in cells if cell.ours is not None}
     measured = dict.fromkeys(row for row, _ in ours)
-    helped = [row for row in measured if min(ours[row, f"B, {fix}"] for fix in FIXES[1:]) < ours[row, "B, before"]]
+    helped = [row for row in measured if min(ours[row, f"B, {fix}"] for fix in _FIXES[1:]) < ours[row, "B, before"]]
     return Claim(
         "On every set, at least one mitigation reduces bias amplification.",
         f"|B| is smaller after one of them, by the means, in {len(helped)} of {len(measured)} rows.",
@@ -202,7 +202,7 @@ def _other_reading(name: str, found: list[Measured], paper: Sequence[float | Non
     ]
 
 
-TABLE_9_6 = declare(
+_TABLE_9_6 = declare(
     "study",
     "bias-table-9.6",
     paper="Leino2022, table 9.6 (tables and synthetic data)",

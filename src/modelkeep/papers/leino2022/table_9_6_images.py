@@ -33,7 +33,7 @@ def on_images(*, seed: int, run: int, architecture: str, images: int, epochs: in
     """Train on `images` of the 10,000 birds and frogs, and measure each column on the 2,000 test images."""
     train, test = (only(datasets.load("cifar-10", part), CLASSES) for part in ("train", "test"))
     train = train.split(images / len(train), seed=seed + run)[0]  # as many birds as frogs
-    return train_and_fix(train, test, architecture, epochs, seed + run, workdir() / "checkpoint")
+    return _train_and_fix(train, test, architecture, epochs, seed + run, workdir() / "checkpoint")
 
 
 def only(data: Data, classes: tuple[str, str]) -> Data:
@@ -43,7 +43,7 @@ def only(data: Data, classes: tuple[str, str]) -> Data:
     return Data(torch.cat([part.x for part in chosen]), y, classes, data.name, bounds=data.bounds)
 
 
-def train_and_fix(
+def _train_and_fix(
     train: Data, test: Data, architecture: str, epochs: int, seed: int, checkpoint: Path | None = None
 ) -> Measured:
     """The columns of the table for one network, before and after each fix; ℓ1 has no value, as in the thesis."""
@@ -88,7 +88,7 @@ def report(result: StudyResult) -> PaperTable:
     return PaperTable(study=result.study, cells=tuple(cells), provenance=result.provenance)
 
 
-TABLE_9_6_IMAGES = declare(
+_TABLE_9_6_IMAGES = declare(
     "study",
     "bias-table-9.6-images",
     paper="Leino2022, table 9.6 (images)",

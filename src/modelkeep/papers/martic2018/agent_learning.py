@@ -24,10 +24,10 @@ from modelkeep.study.trials import Trial
 GAMES = ("minatar/asterix", "minatar/breakout", "minatar/freeway", "minatar/space_invaders")
 STEPS: dict[AgentName, int] = {"A2C": 500_000, "Rainbow": 100_000, "IMPALA": 500_000}
 COPIES: dict[AgentName, int] = {"A2C": 16, "Rainbow": 16, "IMPALA": 32}
-BREAKOUT = Task(
+_BREAKOUT = Task(
     agent="A2C", game="atari/Breakout", copies=16, steps=1_000_000, evaluate_every=50_000, episodes=32
 )  # an hour on two cores
-JOINTLY = Task(
+_JOINTLY = Task(
     agent="IMPALA",
     game="minatar/breakout+minatar/space_invaders",
     copies=16,
@@ -76,7 +76,7 @@ def tasks(size: Size) -> list[Task]:
         for agent, steps in STEPS.items()
         for game in GAMES
     ]
-    return small if size == "small" else [BREAKOUT, *small, JOINTLY]
+    return small if size == "small" else [_BREAKOUT, *small, _JOINTLY]
 
 
 def trials(size: Size, seed: int) -> Sequence[Trial]:

@@ -48,7 +48,7 @@ ATARI = (
 )  # fmt: skip
 
 
-DEEPER: dict[AgentName, tuple[Part, ...]] = {
+_DEEPER: dict[AgentName, tuple[Part, ...]] = {
     "A2C": (Part("Conv 3", ("conv3",)),),
     "Rainbow": (Part("Conv 3", ("conv3",)),),
     "IMPALA": (Part("S2 Conv 1", ("section2.conv1",)), Part("S3 Conv 1", ("section3.conv1",))),
@@ -62,7 +62,7 @@ def parts(task: Task) -> list[Part]:
     if task.small:
         return list(small)
     convolutions = sum("Conv" in part.name for part in small)
-    return [*small[:convolutions], *DEEPER[task.agent], *small[convolutions:]]
+    return [*small[:convolutions], *_DEEPER[task.agent], *small[convolutions:]]
 
 
 def tasks(agent: AgentName, size: Size) -> list[Task]:

@@ -34,7 +34,7 @@ def agent_trials(size: Size, seed: int) -> Sequence[Trial]:
     return _once(found)
 
 
-def all_trials(size: Size, seed: int) -> Sequence[Trial]:
+def _all_trials(size: Size, seed: int) -> Sequence[Trial]:
     """Those of all findings, each once."""
     return _once(
         [
@@ -124,4 +124,4 @@ COMPLETION = declare(
     paper="Martic2018, findings 1 to 6 and appendix C in kind",
     does="how hard it is to get a missing layer back: all six findings, classifiers and agents",
     extra="rl",
-)(PaperStudy(all_trials, everything, sizes=("small", "medium", "paper")))
+)(PaperStudy(_all_trials, everything, sizes=("small", "medium", "paper")))

@@ -35,19 +35,19 @@ from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
 
-PAPERS = ("T1", "T2", *(name for name in PROCEDURES if name.startswith(("T3", "T4"))))
-SCHEMES = tuple(name for name in PAPERS if name.startswith("T4"))
+_PAPERS = ("T1", "T2", *(name for name in PROCEDURES if name.startswith(("T3", "T4"))))
+SCHEMES = tuple(name for name in _PAPERS if name.startswith("T4"))
 FEW = ("T3 relu 4x", "T4 glorot normal", "T4 msra", "T5", "T6", "T7")
 """What the small size tries beside T1 and T2, and on two parts only: one convolution and one dense layer."""
-LOW = (0.5, 0.8)
-BELOW_ONE = (0.5, 0.8, 0.9)
+_LOW = (0.5, 0.8)
+_BELOW_ONE = (0.5, 0.8, 0.9)
 NEAR = 0.1
 """At α = 1 the means of AlexNet's and ResNet50's tables are 0.43 and 0.35: as near as this is "about the same"."""
-CHANCE = 0.2
+_CHANCE = 0.2
 """Three runs and three more of the same kind lie apart, each of the one above all of the other or below, in one case
 of ten; twice as many are still no sign of a difference."""
-BEYOND = ("T5", "T6", "T7")
-WIDTHS: tuple[Network, ...] = ("AlexNet small", "AlexNet", "AlexNet large")
+_BEYOND = ("T5", "T6", "T7")
+_WIDTHS: tuple[Network, ...] = ("AlexNet small", "AlexNet", "AlexNet large")
 
 
 def layer_trials(size: Size, seed: int) -> list[Trial]:
@@ -68,8 +68,8 @@ def procedure_trials(size: Size, seed: int) -> Sequence[Trial]:
     if size == "small":
         found += trials(settings("AlexNet", size), (ALEXNET_PARTS[2], ALEXNET_PARTS[5]), FEW, runs)
     if size == "medium":
-        found += trials(settings("AlexNet", size), ALEXNET_PARTS, (*PAPERS[2:], *BEYOND), runs)
-        found += trials(settings("ResNet", size), resnet_parts(size), BEYOND, runs)
+        found += trials(settings("AlexNet", size), ALEXNET_PARTS, (*_PAPERS[2:], *_BEYOND), runs)
+        found += trials(settings("ResNet", size), resnet_parts(size), _BEYOND, runs)
     return found
 
 
@@ -78,11 +78,11 @@ def procedures(result: StudyResult) -> CompletionTable:
     alexnet = measured(result.records, "AlexNet", one_layer)
     resnet = measured(result.records, "ResNet")
     claims = (
-        fewest_steps("On AlexNet T1 is the best of the paper's procedures in most cases.", alexnet, "T1", PAPERS[1:]),
+        fewest_steps("On AlexNet T1 is the best of the paper's procedures in most cases.", alexnet, "T1", _PAPERS[1:]),
         fewest_steps("On AlexNet T1 is better than T2.", alexnet, "T1", ("T2",)),
-        fewest_steps("T1 is better than T3.", alexnet, "T1", [name for name in PAPERS if name.startswith("T3")]),
+        fewest_steps("T1 is better than T3.", alexnet, "T1", [name for name in _PAPERS if name.startswith("T3")]),
         _schemes(alexnet),
-        fewest_steps("(Not the paper's:) T1 is better than T5, T6 and T7, too.", alexnet, "T1", BEYOND),
+        fewest_steps("(Not the paper's:) T1 is better than T5, T6 and T7, too.", alexnet, "T1", _BEYOND),
     )
     both = (
         *cells("AlexNet", alexnet, ALEXNET),
@@ -112,7 +112,7 @@ def _schemes(found: Hardness | None) -> Claim:
         return Claim(says, "a trial is missing.", None)
     apart = sum(_apart(one, other) for one, other in pairs)
     told = f"{apart} of {len(pairs)} means lie apart from T1's; about one in ten does by chance."
-    return Claim(says, told, apart <= CHANCE * len(pairs))
+    return Claim(says, told, apart <= _CHANCE * len(pairs))
 
 
 def residual(result: StudyResult) -> CompletionTable:
@@ -124,18 +124,18 @@ def residual(result: StudyResult) -> CompletionTable:
     without = [part for part in blocks if part.endswith("-W")]
     claims = (
         at_each(
-            LOW,
+            _LOW,
             "With T1, residual networks are easier to complete at α = 0.5 and 0.8.",
             lambda a: above("", "plain and residual", over_parts(alexnet, "T1", a), over_parts(resnet, "T1", a)),
         ),
         _alike(alexnet, resnet),
         at_each(
-            BELOW_ONE,
+            _BELOW_ONE,
             "T2 works better than T1 on residual networks for α ≤ 0.9.",
             lambda a: above("", "T1 and T2", over_parts(resnet, "T1", a), over_parts(resnet, "T2", a)),
         ),
         at_each(
-            BELOW_ONE,
+            _BELOW_ONE,
             "An intact skip connection helps T1 for α ≤ 0.9.",
             lambda a: above(
                 "", "reset and intact", over_parts(resnet, "T1", a, last), over_parts(resnet, "T1", a, without)
@@ -161,9 +161,9 @@ def parameter_trials(size: Size, seed: int) -> Sequence[Trial]:
     runs = seeds(seed)
     parts = (ALEXNET_PARTS[2], ALEXNET_PARTS[5]) if size == "small" else ALEXNET_PARTS
     data = {setting.data for setting in settings("AlexNet small", size)}
-    of = {width: [setting for setting in settings(width, size) if setting.data in data] for width in WIDTHS}
+    of = {width: [setting for setting in settings(width, size) if setting.data in data] for width in _WIDTHS}
     return [
-        *(trial for width in WIDTHS for trial in trials(of[width], parts, ("T1",), runs)),
+        *(trial for width in _WIDTHS for trial in trials(of[width], parts, ("T1",), runs)),
         *trials(of["AlexNet"], HORIZONTAL, ("T1",), runs),
     ]
 
@@ -179,16 +179,16 @@ def parameters(result: StudyResult) -> CompletionTable:
             width,
             lambda each: each.procedure == "T1" and each.setting in data and each.part in shown,
         )
-        for width in WIDTHS
+        for width in _WIDTHS
     }
 
     def same(alpha: float) -> Claim:
-        small, large = (over_parts(found[width], "T1", alpha, sorted(parts)) for width in WIDTHS[::2])
+        small, large = (over_parts(found[width], "T1", alpha, sorted(parts)) for width in _WIDTHS[::2])
         told = above("", "small and large", small, large).found
         return Claim("", told, None if small is None or large is None else not _apart(small, large))
 
     claims = [at_each(ALPHAS, "50 % fewer or more channels and neurons make no significant difference.", same)]
-    rows = [cell for width in WIDTHS for cell in cells(width, found[width], ALEXNET if width == "AlexNet" else {})]
+    rows = [cell for width in _WIDTHS for cell in cells(width, found[width], ALEXNET if width == "AlexNet" else {})]
     return reported(result, rows, claims, found)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ACROSS = 3
+_ACROSS = 3
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LearningTable(PaperTable, kind="learning-table"):
 
         agents = list(dict.fromkeys(curve.agent for curve in self.curves))
         games = list(dict.fromkeys(curve.game for curve in self.curves))
-        across = min(ACROSS, max(1, len(games)))
+        across = min(_ACROSS, max(1, len(games)))
         down = max(1, math.ceil(len(games) / across))
         drawn = plots.figure(1.0 + 2.9 * across, 0.6 + 2.4 * down)
         panels = drawn.subplots(down, across, squeeze=False)

@@ -84,7 +84,7 @@ class Scale:
     tolerance: float = 0.01
 
 
-SCALES: dict[Size, Scale] = {
+_SCALES: dict[Size, Scale] = {
     "small": Scale(4000, 1000, 200, 5, trials=30, search_seeds=2, finalists=5, final_seeds=6, held_out_seeds=8),
     "medium": Scale(10_000, 5000, 600, 10, trials=100, search_seeds=3, finalists=8, final_seeds=9, held_out_seeds=16),
 }
@@ -168,7 +168,7 @@ def _data(name: str, examples: int, held_out: int) -> tuple[Data, Data]:
 
 def _trials(size: Size, seed: int) -> Sequence[Trial]:
     return [
-        Trial.of(search, {"direction": direction, "scale": vars(SCALES[size])}, seed)
+        Trial.of(search, {"direction": direction, "scale": vars(_SCALES[size])}, seed)
         for direction in ("harder", "easier")
     ]
 

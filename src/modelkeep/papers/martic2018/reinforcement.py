@@ -27,7 +27,7 @@ from modelkeep.study.trials import Trial
 ALPHAS = (0.5, 0.8, 1.0)
 PRINTED: dict[AgentName, Table] = {"A2C": A3C, "Rainbow": RAINBOW, "IMPALA": IMPALA}
 PROCEDURES = ("T1", "T2")
-OTHERS = ("T3", "T4 glorot normal", "T4 msra", "T4 caffe")
+_OTHERS = ("T3", "T4 glorot normal", "T4 msra", "T4 caffe")
 
 
 def layer_trials(size: Size, seed: int) -> Sequence[Trial]:
@@ -40,10 +40,10 @@ def layer_trials(size: Size, seed: int) -> Sequence[Trial]:
     ]
 
 
-def other_trials(size: Size, seed: int) -> Sequence[Trial]:
+def _other_trials(size: Size, seed: int) -> Sequence[Trial]:
     """T3 and T4, which the paper tried on A3C alone."""
     originals = original_trials("A2C", size, seed)
-    return [*originals, *retraining_trials("A2C", size, seed, ("T1", "T2", *OTHERS))]
+    return [*originals, *retraining_trials("A2C", size, seed, ("T1", "T2", *_OTHERS))]
 
 
 def experience_trials(size: Size, seed: int) -> Sequence[Trial]:
@@ -117,7 +117,7 @@ def right_experience(records: Sequence[Record]) -> list[Claim]:
     ]
 
 
-def best_procedure(records: Sequence[Record]) -> Claim:
+def _best_procedure(records: Sequence[Record]) -> Claim:
     """Finding 1 for agents: T1 or T2, and whether T3 and T4 are any better."""
     says = "1. For A3C T2 is the faster up to the second convolution, T1 after it (tables C.3); T3 and T4 gain nothing."
     found = measured(records, "A2C")
@@ -147,7 +147,7 @@ def layers(result: StudyResult) -> CompletionTable:
 
 def others(result: StudyResult) -> CompletionTable:
     """The report of finding 1 for agents."""
-    return _table(result, ["A2C"], [best_procedure(result.records)])
+    return _table(result, ["A2C"], [_best_procedure(result.records)])
 
 
 def experience(result: StudyResult) -> CompletionTable:
@@ -168,7 +168,7 @@ OTHER_PROCEDURES = declare(
     paper="Martic2018, finding 1 for A3C: T1 to T4, MinAtar",
     does="finding 1: which retraining procedure completes an A3C agent fastest",
     extra="rl",
-)(PaperStudy(other_trials, others, sizes=("small", "medium", "paper")))
+)(PaperStudy(_other_trials, others, sizes=("small", "medium", "paper")))
 EXPERIENCE = declare(
     "study",
     "completion-experience",

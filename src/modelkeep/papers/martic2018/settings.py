@@ -92,11 +92,11 @@ def settings(network: Network, size: Size) -> list[Setting]:
     if alexnet:
         wide = {"AlexNet": width, "AlexNet small": width // 2, "AlexNet large": 3 * width // 2}
         factory, arguments = "small_alexnet", {"width": wide[network]}
-    sets = ("cifar-10",) if size == "small" or network in ("AlexNet small", "AlexNet large") else MEDIUM
+    sets = ("cifar-10",) if size == "small" or network in ("AlexNet small", "AlexNet large") else _MEDIUM
     return [_setting(network, data, factory, arguments, (examples, 2_000), steps, 32) for data in sets]
 
 
-MEDIUM = ("mnist", "fashion-mnist", "cifar-10")
+_MEDIUM = ("mnist", "fashion-mnist", "cifar-10")
 
 
 def _setting(

@@ -18,7 +18,7 @@ from modelkeep.zoo import datasets
 MNIST, FASHION, ANIMALS, DRAWINGS = "mnist", "fashion-mnist", "cifar-10 animals", "quickdraw-100"
 TASKS = (MNIST, FASHION, ANIMALS, DRAWINGS)
 KNOWN = ("bird", "cat", "deer", "dog", "frog", "horse")
-DRAWN = 100
+_DRAWN = 100
 """How many of QuickDraw's 345 categories the target of many classes knows; the thief draws the others."""
 
 
@@ -43,14 +43,14 @@ def arranged(task: str, examples: int, tested: int) -> Arrangement:
         return _digits(examples, tested)
     if task == ANIMALS:
         parts = [datasets.load("cifar-10", part) for part in ("train", "test")]
-        train, test = (restricted(part, KNOWN) for part in parts)
-        pool = restricted(parts[0], [name for name in parts[0].classes if name not in KNOWN])
+        train, test = (_restricted(part, KNOWN) for part in parts)
+        pool = _restricted(parts[0], [name for name in parts[0].classes if name not in KNOWN])
         outliers, unknown = (_coloured(datasets.load(name, "train").first(20_000)) for name in (FASHION, "quickdraw"))
     elif task == DRAWINGS:
         parts = [datasets.load("quickdraw", part) for part in ("train", "test")]
-        known = parts[0].classes[:: len(parts[0].classes) // DRAWN][:DRAWN]
-        train, test = (restricted(part, known) for part in parts)
-        pool = restricted(parts[0], [name for name in parts[0].classes if name not in known])
+        known = parts[0].classes[:: len(parts[0].classes) // _DRAWN][:_DRAWN]
+        train, test = (_restricted(part, known) for part in parts)
+        pool = _restricted(parts[0], [name for name in parts[0].classes if name not in known])
         outliers, unknown = datasets.load(FASHION, "train"), datasets.load(MNIST, "train")
     else:
         train, test = datasets.load(task, "train"), datasets.load(task, "test")
@@ -68,7 +68,7 @@ def arranged(task: str, examples: int, tested: int) -> Arrangement:
     )
 
 
-def restricted(data: Data, names: list[str] | tuple[str, ...]) -> Data:
+def _restricted(data: Data, names: list[str] | tuple[str, ...]) -> Data:
     """Only the examples of the classes `names`, which are then all classes there are.
 
     >>> data = Data(torch.eye(3), torch.arange(3), ("a", "b", "c"))

@@ -16,9 +16,9 @@ from modelkeep.papers.tang2024.networks import built
 from modelkeep.papers.tang2024.owner import Owner
 
 UNORDERED, SECRET, SEEDED = "unordered", "ModelGuard-S, secret", "ModelGuard-S, seeded"
-LOST = 0.015
+_LOST = 0.015
 """The accuracy that adaptive misinformation may cost the owner; the paper's tables lose 0.8 to 1.5 points."""
-TRIED = 2_000
+_TRIED = 2_000
 """The test examples on which its τ is found."""
 
 
@@ -48,5 +48,5 @@ def standing(name: str, epsilon: float, mine: Owner) -> Defence:
 def _misinforming(mine: Owner) -> AdaptiveMisinformation:
     """Kept, because to find τ takes as many passes over the test set as a training."""
     misinformation = mine.misinformation()
-    threshold = calibrate_threshold(mine.target, misinformation, mine.data.test.first(TRIED), LOST)
+    threshold = calibrate_threshold(mine.target, misinformation, mine.data.test.first(_TRIED), _LOST)
     return AdaptiveMisinformation(threshold, misinformation)

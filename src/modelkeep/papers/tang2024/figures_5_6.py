@@ -26,7 +26,7 @@ from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
 
-LOOKS = 12
+_LOOKS = 12
 """At how many points of the queries the centroids are counted."""
 
 
@@ -36,7 +36,7 @@ def grow(*, seed: int, task: str, plan: dict[str, Any], epsilon: float) -> dict[
     mine = owner(task, plan, seed)
     guarded, asked = Guarded(mine.target, standing("ModelGuard-S", epsilon, mine)), mine.asked
     queries, centroids = [0], [0]
-    for part in asked.tensor_split(LOOKS):
+    for part in asked.tensor_split(_LOOKS):
         guarded.probs(part)
         queries.append(queries[-1] + len(part))
         centroids.append(sum(guarded.state.length(label) for label in range(len(mine.target.classes))))
@@ -66,7 +66,7 @@ def auroc(positive: torch.Tensor, negative: torch.Tensor) -> float:
     return float((ranks[:n].sum() - n * (n + 1) / 2) / (n * m))
 
 
-REPEATED = 200
+_REPEATED = 200
 
 
 @trial("tang2024/figure-6", formerly=("modelkeep.extract.studies.timing:respond",))
@@ -80,7 +80,7 @@ def respond(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
     guarded, bare = (Guarded(mine.target, standing(name, epsilon, mine)) for name in (defence, NONE))
     guarded.probs(mine.asked if guarded.state is not None else mine.asked[:8])  # also compiles what is compiled
     taken, added = [], []
-    for x in torch.split(mine.data.test.x[:REPEATED], 1):
+    for x in torch.split(mine.data.test.x[:_REPEATED], 1):
         begun = perf_counter()
         guarded.probs(x)
         between = perf_counter()
@@ -93,11 +93,11 @@ def respond(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
     return {name: [found.value, found.low, found.high, found.n] for name, found in medians.items()}
 
 
-GROWN = 1.5
+_GROWN = 1.5
 """The budget of figure 5's right half."""
 
 
-def detections(size: Size, seed: int) -> Sequence[Trial]:
+def _detections(size: Size, seed: int) -> Sequence[Trial]:
     """One per task and budget, and one per task for the top-1 defence, whose answers all look alike."""
     return [
         Trial.of(
@@ -159,11 +159,11 @@ def _auroc(result: StudyResult, task: str, defence: str, epsilon: float) -> Esti
     return None if not found else exact(found[0]["auroc"], found[0]["n"])
 
 
-def growths(size: Size, seed: int) -> Sequence[Trial]:
+def _growths(size: Size, seed: int) -> Sequence[Trial]:
     """One per task, and with many classes also one at the budget of the tables."""
     return [
         Trial.of(grow, {"task": task, "plan": planned(task, size).to_json(), "epsilon": epsilon}, seed)
-        for task, epsilon in (*((task, GROWN) for task in TASKS), (DRAWINGS, 1.0))
+        for task, epsilon in (*((task, _GROWN) for task in TASKS), (DRAWINGS, 1.0))
     ]
 
 
@@ -181,7 +181,7 @@ def grown(result: StudyResult) -> PaperCurves:
     early = {
         name: value["centroids"][len(queries) // 2] / max(value["centroids"][-1], 1)
         for name, value in found.items()
-        if name.endswith(f"{GROWN:g}")
+        if name.endswith(f"{_GROWN:g}")
     }
     return PaperCurves(
         study=result.study,
@@ -264,14 +264,14 @@ DETECTION = declare(
     paper="Tang2024, figure 5 (left) in kind",
     does="AUROC of the top confidence as a detector of strange inputs against the distortion budget",
     extra="guard",
-)(PaperStudy(detections, detected))
+)(PaperStudy(_detections, detected))
 GROWTH = declare(
     "study",
     "guard-growth",
     paper="Tang2024, figure 5 (right) in kind",
     does="ModelGuard-S's centroids along the queries",
     extra="guard",
-)(PaperStudy(growths, grown))
+)(PaperStudy(_growths, grown))
 TIMES = declare(
     "study",
     "guard-times",

@@ -14,7 +14,7 @@ from modelkeep.study.device import best_device
 from modelkeep.zoo.architectures import small_resnet, vgg16_bn
 
 
-def strided_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
+def _strided_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
     """Two convolutions with a stride of two and one hidden layer: four times as fast as the same with pooling."""
     channels, height, width = input_shape
     places = -(-height // 4) * -(-width // 4)
@@ -43,7 +43,7 @@ def pooled(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 NETWORKS: dict[str, Architecture] = {
-    "strided": strided_cnn,
+    "strided": _strided_cnn,
     "pooled": pooled,
     "resnet": small_resnet,
     "vgg16-bn": vgg16_bn,

@@ -19,7 +19,7 @@ DEFENCES = (NONE, REVSIG, MAD, AM, TOP, ROUNDING, GUARD_W, GUARD_S)
 ACCURACY, FIDELITY, DISTORTION, PROTECTED = (
     "highest accuracy", "highest fidelity", "largest ℓ1 distortion", "protected accuracy",
 )  # fmt: skip
-SUMMARY = (ACCURACY, FIDELITY, DISTORTION, PROTECTED)
+_SUMMARY = (ACCURACY, FIDELITY, DISTORTION, PROTECTED)
 
 _TABLE_4 = """
 65.96 62.80 59.37 63.45 55.54 63.59 53.09 57.52
@@ -64,7 +64,7 @@ def row_name(strategy: str, attack: str) -> str:
     return f"{strategy} + {attack}"
 
 
-ROWS = (*(row_name(*each) for each in ATTACKS), *SUMMARY)
+ROWS = (*(row_name(*each) for each in ATTACKS), *_SUMMARY)
 
 
 def _parsed(text: str) -> dict[tuple[str, str], float]:

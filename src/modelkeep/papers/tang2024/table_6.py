@@ -58,10 +58,10 @@ PRINTED = {
 }
 """Table 6: CIFAR-10's row beside our photographs, CIFAR-100's beside our hundred classes."""
 LEMMA, JENSEN, BEST = "E‖ỹ − y‖²: lemma 2", "with Jensen", "best recovery"
-FORMS = (GUARD_S, SECRET, SEEDED)
+_FORMS = (GUARD_S, SECRET, SEEDED)
 
 
-def asked_twice(size: Size, seed: int) -> Sequence[Trial]:
+def _asked_twice(size: Size, seed: int) -> Sequence[Trial]:
     """One per task and order."""
     return [
         Trial.of(ask_twice, {"task": task, "plan": planned(task, size).to_json(), "defence": defence}, seed)
@@ -100,12 +100,12 @@ def _consistent(task: str, found: Any) -> Claim:
     return Claim(says, f"{found['changed'][0]} of {found['changed'][1]} changed.", found["changed"][0] == 0)
 
 
-def never_clean(size: Size, seed: int) -> Sequence[Trial]:
+def _never_clean(size: Size, seed: int) -> Sequence[Trial]:
     """The paper's form and the two that never answer cleanly: their answers, two thefts each, and lemma 2's bound."""
     made = []
     for task in (MNIST, DRAWINGS):
         shared = {"task": task, "plan": planned(task, size).to_json()}
-        for form in FORMS:
+        for form in _FORMS:
             made.append(Trial.of(protect, {**shared, "defence": form}, seed))
             made.append(Trial.of(bound, {**shared, "defence": form}, seed))
             for attack in (NAIVE, PBAYES):
@@ -114,13 +114,13 @@ def never_clean(size: Size, seed: int) -> Sequence[Trial]:
     return made
 
 
-def told_apart(result: StudyResult) -> PaperTable:
+def _told_apart(result: StudyResult) -> PaperTable:
     """What the two forms cost and gain beside the paper's."""
     cells: list[Cell] = []
     shares: dict[tuple[str, str], Estimate] = {}
     bounds: list[tuple[str, float, float]] = []
     for task in (MNIST, DRAWINGS):
-        for form in FORMS:
+        for form in _FORMS:
             row = f"{task}: {form}"
             for key, value in _measured(result, task, form).items():
                 cells.append(Cell(row, key, value, None))
@@ -183,11 +183,11 @@ TABLE_6 = declare(
     paper="Tang2024, table 6 in kind",
     does="recovery distance where the thief asks once and twice, with and without an order of the centroids",
     extra="guard",
-)(PaperStudy(asked_twice, table_6))
+)(PaperStudy(_asked_twice, table_6))
 NEVER_CLEAN = declare(
     "study",
     "quantisation-never-clean",
     paper="Tang2024, algorithm 1 without clean answers, which is ours, and lemma 2",
     does="what the quantiser's forms without clean answers cost and gain, and the information bound",
     extra="guard",
-)(PaperStudy(never_clean, told_apart))
+)(PaperStudy(_never_clean, _told_apart))

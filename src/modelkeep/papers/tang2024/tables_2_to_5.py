@@ -63,7 +63,7 @@ def steal(
     extraction = Extract(
         mine.data.pool,
         asking(strategy, mine),
-        attack_named(attack, mine.plan),
+        _attack_named(attack, mine.plan),
         architecture=NETWORKS[mine.plan.network],
         recipe=Recipe.from_json(mine.plan.stealing),
         clean=mine.target,
@@ -107,7 +107,7 @@ def asking(strategy: str, mine: Owner) -> Strategy:
     return JacobianAugmentation(mine.queries, mine.plan.seeds)
 
 
-def attack_named(name: str, plan: Plan) -> Attack:
+def _attack_named(name: str, plan: Plan) -> Attack:
     """The paper's attacks by their names in its tables."""
     shadows, restoring = Recipe.from_json(plan.shadowing), Recipe.from_json(plan.restoring)
     made: dict[str, Attack] = {
@@ -124,7 +124,7 @@ def attack_named(name: str, plan: Plan) -> Attack:
 
 NEAR = 0.05
 """An attack that comes this near to no defence has defeated it; in tables 2 to 5 pBayes comes within 3.6 points."""
-DEFEATED = (REVSIG, MAD, AM, GUARD_W)
+_DEFEATED = (REVSIG, MAD, AM, GUARD_W)
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def report(paper: dict[tuple[str, str], float], result: StudyResult) -> PaperTab
 
 def claims(found: Found) -> list[Claim]:
     """The paper's main sentences, each held against our figures."""
-    return [strongest(found), *(defeats(found, defence) for defence in DEFEATED), *stands(found)]
+    return [strongest(found), *(defeats(found, defence) for defence in _DEFEATED), *stands(found)]
 
 
 def strongest(found: Found) -> Claim:
@@ -276,14 +276,14 @@ EXTRACTION_MNIST = declare(
     does="seven attacks, two query strategies, eight defences: a copy of an MNIST classifier",
     extra="guard",
 )(PaperStudy(partial(trials, MNIST), partial(report, printed.FEW_CLASSES)))
-EXTRACTION_FASHION = declare(
+_EXTRACTION_FASHION = declare(
     "study",
     "extraction-fashion",
     paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",
     does="seven attacks, two query strategies, eight defences: a copy of a Fashion-MNIST classifier",
     extra="guard",
 )(PaperStudy(partial(trials, FASHION), partial(report, printed.FEW_CLASSES)))
-EXTRACTION_ANIMALS = declare(
+_EXTRACTION_ANIMALS = declare(
     "study",
     "extraction-animals",
     paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",

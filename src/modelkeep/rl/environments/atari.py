@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ale_py import ALEInterface
 
 SKIP = 4  # frames that an action holds for
-STACK = 4  # screens that are seen
-NO_OPS = 30  # an episode begins with 1 to this many frames without an action
-MOST_FRAMES = 108_000  # half an hour; then an episode has ended
+_STACK = 4  # screens that are seen
+_NO_OPS = 30  # an episode begins with 1 to this many frames without an action
+_MOST_FRAMES = 108_000  # half an hour; then an episode has ended
 
 
 class Atari:
@@ -47,7 +47,7 @@ class Atari:
         height, width = self._consoles[0].getScreenDims()
         self._shrink = ScreenShrinker((height, width), (84, 84))
         self._screens = np.zeros((2, count, height, width), np.uint8)  # the last two frames
-        self.observation_shape: tuple[int, ...] = (STACK, 84, 84)
+        self.observation_shape: tuple[int, ...] = (_STACK, 84, 84)
         self.reset(0)
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
@@ -56,14 +56,14 @@ class Atari:
         self._lives = np.zeros(self.count, np.int64)
         for copy in range(self.count):
             self._begin(copy)
-        self._seen = np.repeat(self._shrink(self._screens.max(axis=0))[:, None], STACK, axis=1)
+        self._seen = np.repeat(self._shrink(self._screens.max(axis=0))[:, None], _STACK, axis=1)
         return self._seen
 
     def _begin(self, copy: int) -> None:
         """Begin the copy's episode, up to its first screen."""
         console = self._consoles[copy]
         console.restoreState(self._first)
-        for _ in range(1 + self._episodes.seed(copy) % NO_OPS):
+        for _ in range(1 + self._episodes.seed(copy) % _NO_OPS):
             console.act(0)
         self._lives[copy] = console.lives()
         for screens in self._screens:
@@ -138,7 +138,7 @@ def _console(rom: Path) -> ALEInterface:
     ALEInterface.setLoggerMode(LoggerMode.Error)  # it greets on standard error else
     console = ALEInterface()
     console.setInt("random_seed", 0)
-    console.setInt("max_num_frames_per_episode", MOST_FRAMES)
+    console.setInt("max_num_frames_per_episode", _MOST_FRAMES)
     console.setFloat("repeat_action_probability", 0.0)
     console.loadROM(rom)
     console.reset_game()

@@ -15,7 +15,7 @@ from modelkeep.core.errors import MissingExtra
 from modelkeep.rl.environments.vector import State, StepResult
 
 GAMES = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-STICKY = 0.1  # with this chance the last action is taken again, as MinAtar does by default
+_STICKY = 0.1  # with this chance the last action is taken again, as MinAtar does by default
 MOST_STEPS = 5_000  # then an episode has ended (K of Martic2018, section 3)
 NAMES = {"n": "nothing", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
 _CELLS = np.arange(10)
@@ -54,7 +54,7 @@ class MinAtar:
         ended = np.zeros(self.count, np.bool_)
         finished = []
         for i, (game, chosen) in enumerate(zip(self._games, actions.tolist(), strict=True)):
-            if game.random.rand() >= STICKY:
+            if game.random.rand() >= _STICKY:
                 self._last[i] = self._actions[chosen]
             reward, over = game.act(self._last[i])
             if reward:

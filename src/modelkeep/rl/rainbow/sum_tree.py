@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 # A node is the sum of this many children. Two children, as in the usual sum tree, would need 17 levels for 100,000
 # priorities and so 17 times the handful of numpy calls that a level takes; with 64 children three levels suffice.
-CHILDREN = 64
+_CHILDREN = 64
 
 
 class SumTree:
@@ -23,12 +23,12 @@ class SumTree:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        nodes = [-(-size // CHILDREN) * CHILDREN]  # how many are in each level, the leaves first
-        while nodes[0] > CHILDREN:
-            above = -(-nodes[0] // CHILDREN)
-            nodes.insert(0, -(-above // CHILDREN) * CHILDREN)
+        nodes = [-(-size // _CHILDREN) * _CHILDREN]  # how many are in each level, the leaves first
+        while nodes[0] > _CHILDREN:
+            above = -(-nodes[0] // _CHILDREN)
+            nodes.insert(0, -(-above // _CHILDREN) * _CHILDREN)
         # The top level's nodes are the children of one root, which is not stored.
-        self._levels = [np.zeros((count // CHILDREN, CHILDREN)) for count in nodes]
+        self._levels = [np.zeros((count // _CHILDREN, _CHILDREN)) for count in nodes]
 
     @property
     def total(self) -> float:
@@ -45,7 +45,7 @@ class SumTree:
         self._levels[-1].reshape(-1)[indices] = priorities
         # Sums are made anew from the children rather than changed by a difference, so that no error builds up.
         for below, level in zip(self._levels[:0:-1], self._levels[-2::-1], strict=True):
-            indices = indices // CHILDREN
+            indices = indices // _CHILDREN
             level.reshape(-1)[indices] = below[indices].sum(axis=1)
 
     def find(self, marks: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -57,5 +57,5 @@ class SumTree:
             rest = np.minimum(rest, sums[:, -1])
             child = (sums < rest[:, None]).sum(axis=1)
             rest = rest - sums[rows, child - 1] * (child > 0)
-            node = node * CHILDREN + child
+            node = node * _CHILDREN + child
         return node

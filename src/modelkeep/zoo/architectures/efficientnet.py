@@ -11,7 +11,7 @@ from torch import nn
 from modelkeep.zoo.architectures.layers import Layers, check
 
 # Per section: blocks, kernel, stride of the first block, expansion, channels (Tan2019, table 1).
-SECTIONS = (
+_SECTIONS = (
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
     (2, 5, 2, 6, 40),
@@ -43,7 +43,7 @@ def efficientnet_lite0(input_shape: Sequence[int], classes: int) -> nn.Module:
     size = (input_shape[1], input_shape[2])
     layers = Layers(stem=_convolution(input_shape[0], 32, 3, 2, size))
     size, before = _halve(size, 2), 32
-    for i, (count, kernel, first_stride, expansion, after) in enumerate(SECTIONS, start=1):
+    for i, (count, kernel, first_stride, expansion, after) in enumerate(_SECTIONS, start=1):
         section = Layers()
         for j in range(1, count + 1):
             stride = first_stride if j == 1 else 1

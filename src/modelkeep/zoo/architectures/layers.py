@@ -47,7 +47,7 @@ def classifier(
 ) -> nn.Sequential:
     """`features`, flattened, then `linear1`, `linear2` … of the `hidden` widths, then `logits` (`bias` is theirs)."""
     layers = Layers(features, flatten=nn.Flatten())
-    width = flat_size(factory, nn.Sequential(layers), input_shape)
+    width = _flat_size(factory, nn.Sequential(layers), input_shape)
     for i, wide in enumerate(hidden, start=1):
         if wide < 1:
             raise bad_parameter(factory, "hidden", "a list of widths, each at least 1", hidden)
@@ -60,7 +60,7 @@ def classifier(
     return nn.Sequential(layers)
 
 
-def flat_size(factory: str, features: nn.Module, input_shape: Sequence[int]) -> int:
+def _flat_size(factory: str, features: nn.Module, input_shape: Sequence[int]) -> int:
     """How many numbers `features` makes of one input, found on the meta device: nothing is computed or drawn."""
     state = {name: tensor.to("meta") for name, tensor in features.state_dict().items()}
     features.eval()  # batch statistics of a single input do not exist

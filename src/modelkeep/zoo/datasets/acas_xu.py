@@ -16,7 +16,7 @@ from modelkeep.zoo.datasets.archives import copy_whole
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
 NETWORK = "ACASXU_run2a_1_1_batch_2000.nnet"
-ADVICE = ("clear of conflict", "weak left", "weak right", "strong left", "strong right")
+_ADVICE = ("clear of conflict", "weak left", "weak right", "strong left", "strong right")
 FEATURES = ("distance", "angle to intruder", "heading of intruder", "own speed", "speed of intruder")
 ROWS: Mapping[Part, int] = {"train": 100_000, "test": 20_000}
 
@@ -42,7 +42,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     layers, inputs, outputs, _ = (int(n) for n in numbers.take(4))
     sizes = [int(n) for n in numbers.take(layers + 1)]
     numbers.take(1)
-    if (inputs, outputs) != (len(FEATURES), len(ADVICE)) or (sizes[0], sizes[-1]) != (inputs, outputs):
+    if (inputs, outputs) != (len(FEATURES), len(_ADVICE)) or (sizes[0], sizes[-1]) != (inputs, outputs):
         raise DataError(f"An ACAS Xu network has 5 inputs and 5 outputs. Got {inputs} and {outputs}.")
     low, high = numbers.take(inputs), numbers.take(inputs)
     mean, scale = numbers.take(inputs + 1)[:-1], numbers.take(inputs + 1)[:-1]
@@ -52,10 +52,10 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     for index, (wide, narrow) in enumerate(pairwise(sizes)):
         z = (z if index == 0 else z.relu()) @ numbers.take(narrow, wide).T + numbers.take(narrow)
     # The scores are costs: the lowest one is the advice.
-    return Data(x.float(), z.argmin(dim=1), ADVICE, features=FEATURES)
+    return Data(x.float(), z.argmin(dim=1), _ADVICE, features=FEATURES)
 
 
-ACAS_XU = declare("dataset", "acas-xu", does="ACAS Xu collision avoidance")(
+_ACAS_XU = declare("dataset", "acas-xu", does="ACAS Xu collision avoidance")(
     DataSet(
         kind="table",
         shape=(5,),

@@ -59,7 +59,7 @@ def _file(name: str, sha256: str) -> File:
     )
 
 
-ADULT = declare("dataset", "adult", does="Adult: income above 50,000 dollars")(
+_ADULT = declare("dataset", "adult", does="Adult: income above 50,000 dollars")(
     DataSet(
         kind="table",
         shape=(108,),

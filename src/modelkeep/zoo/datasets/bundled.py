@@ -73,7 +73,7 @@ DIGITS = declare("dataset", "digits", does="Handwritten digits, 8×8")(
     )
 )
 
-BREAST_CANCER = declare("dataset", "breast-cancer", does="Breast cancer Wisconsin (diagnostic)")(
+_BREAST_CANCER = declare("dataset", "breast-cancer", does="Breast cancer Wisconsin (diagnostic)")(
     DataSet(
         kind="table",
         shape=(30,),
@@ -86,7 +86,7 @@ BREAST_CANCER = declare("dataset", "breast-cancer", does="Breast cancer Wisconsi
     )
 )
 
-WINE = declare("dataset", "wine", does="Wine cultivars by chemical analysis")(
+_WINE = declare("dataset", "wine", does="Wine cultivars by chemical analysis")(
     DataSet(
         kind="table",
         shape=(13,),

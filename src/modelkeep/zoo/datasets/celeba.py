@@ -17,7 +17,7 @@ from modelkeep.zoo.datasets.photos import decode_photos
 PICTURES = "img_align_celeba.zip"
 ATTRIBUTES = "list_attr_celeba.txt"
 PARTS = "list_eval_partition.txt"
-ATTRIBUTE = "Attractive"
+_ATTRIBUTE = "Attractive"
 
 # The middle square of a 178×218 portrait.
 SQUARE = (0, 20, 178, 198)
@@ -27,9 +27,9 @@ _NUMBER = {"train": "0", "test": "2"}
 def _parse(files: Mapping[str, Path], part: Part) -> Data:
     # The attributes: a line with the count, a line of names, then a line per picture with 1 or -1 per name.
     _, header, *lines = files[ATTRIBUTES].read_text("ascii").splitlines()
-    if ATTRIBUTE not in header.split():
-        raise DataError(f"{ATTRIBUTES} has no column '{ATTRIBUTE}'.")
-    column = header.split().index(ATTRIBUTE) + 1
+    if _ATTRIBUTE not in header.split():
+        raise DataError(f"{ATTRIBUTES} has no column '{_ATTRIBUTE}'.")
+    column = header.split().index(_ATTRIBUTE) + 1
     attractive = {line.split()[0]: int(line.split()[column] == "1") for line in lines}
     # The parts: a line per picture with 0 (train), 1 (validation) or 2 (test).
     pairs = [line.split() for line in files[PARTS].read_text("ascii").splitlines()]
@@ -40,7 +40,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     return Data(x, torch.tensor([attractive[name] for name in names]), ("not attractive", "attractive"), bounds=(0, 1))
 
 
-CELEBA = declare("dataset", "celeba", does="CelebA portraits, attractive or not")(
+_CELEBA = declare("dataset", "celeba", does="CelebA portraits, attractive or not")(
     DataSet(
         kind="images",
         shape=(3, 64, 64),

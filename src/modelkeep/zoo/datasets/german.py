@@ -91,7 +91,7 @@ def _parse(files: Mapping[str, Path], part: Part) -> Data:
     return encode(columns, "risk", name="german-credit")
 
 
-GERMAN_CREDIT = declare("dataset", "german-credit", does="German Credit: good and bad risks")(
+_GERMAN_CREDIT = declare("dataset", "german-credit", does="German Credit: good and bad risks")(
     DataSet(
         kind="table",
         shape=(61,),

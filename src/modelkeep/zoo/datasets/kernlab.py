@@ -22,7 +22,7 @@ def _musk(files: Mapping[str, Path], part: Part) -> Data:
     return encode(read_columns(read_objects(files["musk.rda"])["musk"]), "Class", name="musk")
 
 
-SPAM = declare("dataset", "spam", does="Spam: words and signs in e-mails")(
+_SPAM = declare("dataset", "spam", does="Spam: words and signs in e-mails")(
     DataSet(
         kind="table",
         shape=(57,),
@@ -44,7 +44,7 @@ SPAM = declare("dataset", "spam", does="Spam: words and signs in e-mails")(
     )
 )
 
-MUSK = declare("dataset", "musk", does="Musk: shapes of molecules")(
+_MUSK = declare("dataset", "musk", does="Musk: shapes of molecules")(
     DataSet(
         kind="table",
         shape=(166,),

@@ -16,7 +16,7 @@ from modelkeep.zoo.datasets.photos import decode_photos
 
 ARCHIVE = "lfw-funneled.tgz"
 # (left, top, right, bottom) of the face in a 250×250 picture: the one that scikit-learn cuts, and a square around it.
-FACE = (78, 70, 172, 195)
+_FACE = (78, 70, 172, 195)
 SQUARE = (63, 70, 188, 195)
 
 
@@ -45,7 +45,7 @@ def _faces(
 
 
 def _five(files: Mapping[str, Path], part: Part) -> Data:
-    return _faces(files, at_least=100, colour=False, crop=FACE, size=(37, 50))
+    return _faces(files, at_least=100, colour=False, crop=_FACE, size=(37, 50))
 
 
 def _twelve(files: Mapping[str, Path], part: Part) -> Data:
@@ -78,7 +78,7 @@ LFW = declare("dataset", "lfw", does="LFW faces, the 5 most frequent")(
     )
 )
 
-LFW_12 = declare("dataset", "lfw-12", does="LFW faces, the 12 most frequent")(
+_LFW_12 = declare("dataset", "lfw-12", does="LFW faces, the 12 most frequent")(
     DataSet(
         kind="images",
         shape=(3, 64, 64),

@@ -13,8 +13,8 @@ from modelkeep.zoo.datasets.tables import encode
 
 ADDRESS = "https://cran.r-project.org/src/contrib/Archive/mlbench/mlbench_2.1-3.tar.gz"
 
-INDICATED = "Missing values become 0, with a 1 in an added feature 'COLUMN is missing'."
-CATEGORY = "Missing values become a category of their own, 'COLUMN=?'."
+_INDICATED = "Missing values become 0, with a 1 in an added feature 'COLUMN is missing'."
+_CATEGORY = "Missing values become a category of their own, 'COLUMN=?'."
 
 
 def _set(
@@ -50,7 +50,7 @@ def _set(
     )
 
 
-WISCONSIN = declare("dataset", "wisconsin", does="Breast cancer Wisconsin (original)")(
+_WISCONSIN = declare("dataset", "wisconsin", does="Breast cancer Wisconsin (original)")(
     _set(
         "BreastCancer",
         "Class",
@@ -60,7 +60,7 @@ WISCONSIN = declare("dataset", "wisconsin", does="Breast cancer Wisconsin (origi
         rows=(559, 140),
         ignore="Id",
         numeric=True,
-        notes="The sample's number is left out. " + INDICATED,
+        notes="The sample's number is left out. " + _INDICATED,
     )
 )
 
@@ -76,7 +76,7 @@ DNA = declare("dataset", "dna", does="Splice junctions in DNA")(
     )
 )
 
-GLASS = declare("dataset", "glass", does="Glass, by chemical analysis")(
+_GLASS = declare("dataset", "glass", does="Glass, by chemical analysis")(
     _set(
         "Glass",
         "Type",
@@ -88,7 +88,7 @@ GLASS = declare("dataset", "glass", does="Glass, by chemical analysis")(
     )
 )
 
-HOUSE_VOTES = declare("dataset", "house-votes", does="US House votes of 1984 by party")(
+_HOUSE_VOTES = declare("dataset", "house-votes", does="US House votes of 1984 by party")(
     _set(
         "HouseVotes84",
         "Class",
@@ -96,11 +96,11 @@ HOUSE_VOTES = declare("dataset", "house-votes", does="US House votes of 1984 by 
         features=48,
         classes=2,
         rows=(348, 87),
-        notes=CATEGORY,
+        notes=_CATEGORY,
     )
 )
 
-IONOSPHERE = declare("dataset", "ionosphere", does="Radar returns from the ionosphere")(
+_IONOSPHERE = declare("dataset", "ionosphere", does="Radar returns from the ionosphere")(
     _set(
         "Ionosphere",
         "Class",
@@ -112,7 +112,7 @@ IONOSPHERE = declare("dataset", "ionosphere", does="Radar returns from the ionos
     )
 )
 
-LETTER = declare("dataset", "letter", does="Letters in 20 fonts")(
+_LETTER = declare("dataset", "letter", does="Letters in 20 fonts")(
     _set(
         "LetterRecognition",
         "lettr",
@@ -123,7 +123,7 @@ LETTER = declare("dataset", "letter", does="Letters in 20 fonts")(
     )
 )
 
-PIMA_DIABETES = declare("dataset", "pima-diabetes", does="Pima Indians diabetes")(
+_PIMA_DIABETES = declare("dataset", "pima-diabetes", does="Pima Indians diabetes")(
     _set(
         "PimaIndiansDiabetes2",
         "diabetes",
@@ -131,11 +131,11 @@ PIMA_DIABETES = declare("dataset", "pima-diabetes", does="Pima Indians diabetes"
         features=13,
         classes=2,
         rows=(614, 154),
-        notes="The corrected table, in which impossible zeros are marked as missing. " + INDICATED,
+        notes="The corrected table, in which impossible zeros are marked as missing. " + _INDICATED,
     )
 )
 
-SATELLITE = declare("dataset", "satellite", does="Landsat pixels by kind of ground")(
+_SATELLITE = declare("dataset", "satellite", does="Landsat pixels by kind of ground")(
     _set(
         "Satellite",
         "classes",
@@ -146,7 +146,7 @@ SATELLITE = declare("dataset", "satellite", does="Landsat pixels by kind of grou
     )
 )
 
-SHUTTLE = declare("dataset", "shuttle", does="Space shuttle radiator positions")(
+_SHUTTLE = declare("dataset", "shuttle", does="Space shuttle radiator positions")(
     _set(
         "Shuttle",
         "Class",
@@ -158,7 +158,7 @@ SHUTTLE = declare("dataset", "shuttle", does="Space shuttle radiator positions")
     )
 )
 
-SONAR = declare("dataset", "sonar", does="Sonar returns from mines and rocks")(
+_SONAR = declare("dataset", "sonar", does="Sonar returns from mines and rocks")(
     _set(
         "Sonar",
         "Class",
@@ -169,7 +169,7 @@ SONAR = declare("dataset", "sonar", does="Sonar returns from mines and rocks")(
     )
 )
 
-SOYBEAN = declare("dataset", "soybean", does="Soybean diseases")(
+_SOYBEAN = declare("dataset", "soybean", does="Soybean diseases")(
     _set(
         "Soybean",
         "Class",
@@ -177,11 +177,11 @@ SOYBEAN = declare("dataset", "soybean", does="Soybean diseases")(
         features=133,
         classes=19,
         rows=(546, 137),
-        notes=CATEGORY,
+        notes=_CATEGORY,
     )
 )
 
-VEHICLE = declare("dataset", "vehicle", does="Vehicle silhouettes")(
+_VEHICLE = declare("dataset", "vehicle", does="Vehicle silhouettes")(
     _set(
         "Vehicle",
         "Class",
@@ -192,7 +192,7 @@ VEHICLE = declare("dataset", "vehicle", does="Vehicle silhouettes")(
     )
 )
 
-VOWEL = declare("dataset", "vowel", does="Vowels of British English")(
+_VOWEL = declare("dataset", "vowel", does="Vowels of British English")(
     _set(
         "Vowel",
         "Class",
@@ -205,7 +205,7 @@ VOWEL = declare("dataset", "vowel", does="Vowels of British English")(
     )
 )
 
-ZOO = declare("dataset", "zoo", does="Animals by kind")(
+_ZOO = declare("dataset", "zoo", does="Animals by kind")(
     _set(
         "Zoo",
         "type",

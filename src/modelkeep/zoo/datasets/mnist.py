@@ -15,7 +15,7 @@ from modelkeep.zoo.datasets.archives import decompress, unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 
 DIGITS = tuple(map(str, range(10)))
-CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 _PREFIX = {"train": "train", "test": "t10k"}
 
@@ -43,7 +43,7 @@ def _mnist(files: Mapping[str, Path], part: Part) -> Data:
 
 
 def _fashion(files: Mapping[str, Path], part: Part) -> Data:
-    return _parse(CLOTHES, files, part)
+    return _parse(_CLOTHES, files, part)
 
 
 def _files(checksums: Mapping[str, str], address: str, package: str, inside: str) -> tuple[File, ...]:
@@ -83,7 +83,7 @@ MNIST = declare("dataset", "mnist", does="MNIST handwritten digits")(
     )
 )
 
-FASHION_MNIST = declare("dataset", "fashion-mnist", does="Fashion-MNIST pieces of clothing")(
+_FASHION_MNIST = declare("dataset", "fashion-mnist", does="Fashion-MNIST pieces of clothing")(
     DataSet(
         kind="images",
         shape=(1, 28, 28),

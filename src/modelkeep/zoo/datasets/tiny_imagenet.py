@@ -45,7 +45,7 @@ def _validation(packed: zipfile.ZipFile) -> list[tuple[str, str]]:
     return [(f"{ROOT}/val/images/{line.split()[0]}", line.split()[1]) for line in lines]
 
 
-TINY_IMAGENET = declare("dataset", "tiny-imagenet", does="Tiny ImageNet photographs")(
+_TINY_IMAGENET = declare("dataset", "tiny-imagenet", does="Tiny ImageNet photographs")(
     DataSet(
         kind="images",
         shape=(3, 64, 64),

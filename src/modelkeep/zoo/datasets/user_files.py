@@ -20,16 +20,16 @@ from modelkeep.core.errors import DataError, MissingExtra
 from modelkeep.zoo.datasets.photos import decode_photos, is_grey
 from modelkeep.zoo.datasets.tables import Column, Missing, column, encode
 
-UNLABELLED = "unlabelled"
+_UNLABELLED = "unlabelled"
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
 def read(path: Path, *, label: str, ignore: Sequence[str], missing: Missing, shape: tuple[int, ...] | None) -> Data:
     """The data at `path`, by the kind of file that it is."""
     if path.is_dir():
-        data = image_folder(path, shape)
+        data = _image_folder(path, shape)
     elif path.suffix.lower() in PICTURES:
-        data = _pictures([(path, 0)], (UNLABELLED,), shape)
+        data = _pictures([(path, 0)], (_UNLABELLED,), shape)
     elif path.suffix == ".npz":
         data = npz(path)
     elif path.suffix in (".csv", ".parquet"):
@@ -70,7 +70,7 @@ def npz(path: Path) -> Data:
     )
 
 
-def image_folder(path: Path, shape: tuple[int, ...] | None = None) -> Data:
+def _image_folder(path: Path, shape: tuple[int, ...] | None = None) -> Data:
     """One sub-folder per class, called as the class is; without any, all pictures are of the one class "unlabelled".
 
     Grey if all pictures are grey, else RGB (without alpha); or of `shape` (channels, height, width).
@@ -85,7 +85,7 @@ def image_folder(path: Path, shape: tuple[int, ...] | None = None) -> Data:
             f"{path} must hold a sub-folder with pictures ({', '.join(PICTURES)}) for each class. "
             + (f"There are none in: {', '.join(empty)}." if empty else "It has no sub-folders and no pictures.")
         )
-    return _pictures(found, tuple(folder.name for folder in folders) or (UNLABELLED,), shape)
+    return _pictures(found, tuple(folder.name for folder in folders) or (_UNLABELLED,), shape)
 
 
 def _pictures(found: list[tuple[Path, int]], classes: tuple[str, ...], shape: tuple[int, ...] | None) -> Data:

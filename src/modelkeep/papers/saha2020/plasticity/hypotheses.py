@@ -18,7 +18,7 @@ from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
 
 MEMORY_OF = "memory: labels held"
-TERMS = ("constant", "depth", "width", "interaction")
+_TERMS = ("constant", "depth", "width", "interaction")
 
 
 def trials(size: Size, seed: int) -> Sequence[Trial]:
@@ -39,7 +39,7 @@ def report(result: StudyResult) -> PaperTable:
         for column in ("after, attacked", "after, clean"):
             odds = [_log2_odds(*record.value[column]) for record in _done(of_set)]
             fits[f"{dataset}: odds {column}"] = _fit(of_set, odds, seed)
-    cells = [_cell(row, term, fit) for row, fit in fits.items() for term in TERMS]
+    cells = [_cell(row, term, fit) for row, fit in fits.items() for term in _TERMS]
     return PaperTable(
         study=result.study,
         cells=tuple(cells),

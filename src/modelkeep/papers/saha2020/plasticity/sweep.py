@@ -52,10 +52,10 @@ def sweep(
 ) -> Counts:
     """Train on `images` for `epochs`, then on adversarial examples for `cycles`, and count at each stage."""
     train, test = datasets.load(dataset, "train").first(images), datasets.load(dataset, "test")
-    return sweep_on(train, test, seed, depth, width, regularisation, epochs, cycles, attacked)
+    return _sweep_on(train, test, seed, depth, width, regularisation, epochs, cycles, attacked)
 
 
-def sweep_on(
+def _sweep_on(
     train: Data,
     test: Data,
     seed: int,
@@ -93,8 +93,8 @@ def _counted(model: Model, test: Data, attacked: int, seed: int, stage: str) -> 
 
 
 DATASETS = ("mnist", "fashion-mnist", "cifar-10")
-STAGES = ("before", "after", *(f"{bits} bits" for bits in BITS), *(f"{100 * share:.0f} % pruned" for share in SHARES))
-COLUMNS = tuple(f"{stage}, {images}" for stage, images in product(STAGES, ("clean", "attacked")))
+_STAGES = ("before", "after", *(f"{bits} bits" for bits in BITS), *(f"{100 * share:.0f} % pruned" for share in SHARES))
+COLUMNS = tuple(f"{stage}, {images}" for stage, images in product(_STAGES, ("clean", "attacked")))
 
 Network = tuple[str, str, int, int]
 """Data set, regularisation, depth, width."""

@@ -58,10 +58,10 @@ def harden(
     The adversary's success is that of PGD with 200 iterations on the first `attacked` test images.
     """
     train, test = datasets.load("mnist", "train").first(images), datasets.load("mnist", "test")
-    return harden_on(train, test, seed, depth, epochs, cycles, iterations, attacked)
+    return _harden_on(train, test, seed, depth, epochs, cycles, iterations, attacked)
 
 
-def harden_on(
+def _harden_on(
     train: Data, test: Data, seed: int, depth: int, epochs: int, cycles: int, iterations: int, attacked: int
 ) -> dict[str, Any]:
     """The same on any data."""
@@ -120,7 +120,7 @@ def _row(index: int, run: Fitted, n: int) -> dict[str, Counted]:
     return {"trained on": [round(row.metrics["accuracy"] * n), n], "test": _right(row.accuracy)}
 
 
-DEPTHS = {"shallow model": 2, "deep model": 3}
+_DEPTHS = {"shallow model": 2, "deep model": 3}
 
 PAPER: dict[str, tuple[float | None, float | None]] = {
     "train accuracy": (0.9950, 0.9870),
@@ -142,16 +142,16 @@ def trials(size: Size, seed: int) -> Sequence[Trial]:
         "small": {"images": 6_000, "epochs": 12, "cycles": 5, "iterations": 50, "attacked": 200},
         "paper": {"images": 60_000, "epochs": 12, "cycles": 20, "iterations": 200, "attacked": 1_000},
     }[size]
-    return [Trial.of(harden, {"depth": depth, **settings}, seed) for depth in sorted(DEPTHS.values(), reverse=True)]
+    return [Trial.of(harden, {"depth": depth, **settings}, seed) for depth in sorted(_DEPTHS.values(), reverse=True)]
 
 
 def report(result: StudyResult) -> PaperTable:
     """The table, ours beside the thesis'. Intervals are over examples: one training says nothing about the next."""
-    found = {name: values(result.records, depth=depth) for name, depth in DEPTHS.items()}
+    found = {name: values(result.records, depth=depth) for name, depth in _DEPTHS.items()}
     cells = {
         (row, name): Cell(row, name, Estimate.rate(*found[name][0][row]) if found[name] else None, paper)
         for row, printed in PAPER.items()
-        for name, paper in zip(DEPTHS, printed, strict=True)
+        for name, paper in zip(_DEPTHS, printed, strict=True)
     }
     return PaperTable(
         study=result.study,
@@ -162,7 +162,7 @@ def report(result: StudyResult) -> PaperTable:
 
 
 def _claims(ours: dict[tuple[str, str], Estimate | None]) -> list[Claim]:
-    shallow, deep = DEPTHS
+    shallow, deep = _DEPTHS
     before, after = "adversary's success", "after: adversary's success"
     return [
         above(
@@ -194,7 +194,7 @@ def _claims(ours: dict[tuple[str, str], Estimate | None]) -> list[Claim]:
 
 def figure(result: StudyResult) -> PaperCurves:
     """Both phases by epoch: accuracy on what was trained on, which is adversarial in the second, and on clean tests."""
-    found = {name: values(result.records, depth=depth) for name, depth in DEPTHS.items()}
+    found = {name: values(result.records, depth=depth) for name, depth in _DEPTHS.items()}
     epochs = max((len(value[0]["history"]) for value in found.values() if value), default=0)
     series: dict[str, Curve] = {}
     for name, value in found.items():
@@ -228,7 +228,7 @@ PLASTICITY = declare(
     paper="Saha2020, table 5.1",
     does="accuracy of a shallow and a deep CNN before and after adversarial training, and the adversary's success",
 )(PaperStudy(trials, report))
-FIGURE_5_2 = declare(
+_FIGURE_5_2 = declare(
     "study",
     "plasticity-figure-5.2",
     paper="Saha2020, figure 5.2",

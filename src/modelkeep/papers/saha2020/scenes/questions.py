@@ -10,7 +10,7 @@ from modelkeep.core.errors import unknown_class
 from modelkeep.papers.saha2020.scenes.programs import Program, execute
 from modelkeep.papers.saha2020.scenes.scene import ATTRIBUTES, Attribute, Scene, Thing
 
-RELATIONS = {"left": ("left", "of"), "right": ("right", "of"), "behind": ("behind",), "front": ("in", "front", "of")}
+_RELATIONS = {"left": ("left", "of"), "right": ("right", "of"), "behind": ("behind",), "front": ("in", "front", "of")}
 MOST = 6
 _FIXED = "what is the how many are there a an more than fewer equal number and as same or left right of behind in front"
 _NOUNS = ("thing", *ATTRIBUTES["shape"])
@@ -22,9 +22,9 @@ VOCABULARY: tuple[str, ...] = (
     "thing",
     *(f"{noun}s" for noun in _NOUNS),
 )
-YES_NO = ("yes", "no")
-COUNTS = tuple(map(str, range(MOST + 1)))
-ANSWERS = (*YES_NO, *COUNTS, *(value for values in ATTRIBUTES.values() for value in values))
+_YES_NO = ("yes", "no")
+_COUNTS = tuple(map(str, range(MOST + 1)))
+ANSWERS = (*_YES_NO, *_COUNTS, *(value for values in ATTRIBUTES.values() for value in values))
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Question:
 
 
 Asked = tuple[Sequence[str], Program]
-Template = tuple[Callable[[Scene, Random], Asked | None], tuple[str, ...]]
+_Template = tuple[Callable[[Scene, Random], Asked | None], tuple[str, ...]]
 """A way to ask about a scene (None: it did not work out, draw again) and the answers that it can have."""
 
 
@@ -107,11 +107,11 @@ def _relative(scene: Scene, random: Random) -> Asked | None:
     anchor = _the(scene, random)
     if anchor is None:
         return None
-    relation = random.choice(list(RELATIONS))
-    return [*RELATIONS[relation], *anchor[0]], ("relate", relation, anchor[1])
+    relation = random.choice(list(_RELATIONS))
+    return [*_RELATIONS[relation], *anchor[0]], ("relate", relation, anchor[1])
 
 
-def _query(attribute: Attribute) -> Template:
+def _query(attribute: Attribute) -> _Template:
     def what(scene: Scene, random: Random) -> Asked | None:
         thing = _the(scene, random, without=attribute)
         return thing and (["what", attribute, "is", *thing[0]], ("query", attribute, thing[1]))
@@ -124,7 +124,7 @@ def _count(scene: Scene, random: Random) -> Asked:
     return ["how", "many", *_words(told, plural=True), "are", "there"], ("count", _filtered(told))
 
 
-def _numbers(how: str, before: str, between: str) -> Template:
+def _numbers(how: str, before: str, between: str) -> _Template:
     def compared(scene: Scene, random: Random) -> Asked | None:
         one, other = _any(random, scene), _any(random, scene)
         if one == other:
@@ -132,10 +132,10 @@ def _numbers(how: str, before: str, between: str) -> Template:
         words = ["are", "there", *before.split(), *_words(one, True), between, *_words(other, True)]
         return words, (how, ("count", _filtered(one)), ("count", _filtered(other)))
 
-    return compared, YES_NO
+    return compared, _YES_NO
 
 
-def _same(attribute: Attribute) -> Template:
+def _same(attribute: Attribute) -> _Template:
     def compared(scene: Scene, random: Random) -> Asked | None:
         one, other = _the(scene, random, attribute), _the(scene, random, attribute)
         if one is None or other is None or execute(("count", ("union", one[1][1], other[1][1])), scene) != "2":
@@ -143,10 +143,10 @@ def _same(attribute: Attribute) -> Template:
         words = ["is", *one[0], "the", "same", attribute, "as", *other[0]]
         return words, ("same", attribute, one[1], other[1])
 
-    return compared, YES_NO
+    return compared, _YES_NO
 
 
-def _query_there(attribute: Attribute) -> Template:
+def _query_there(attribute: Attribute) -> _Template:
     def what(scene: Scene, random: Random) -> Asked | None:
         place = _relative(scene, random)
         if place is None:
@@ -189,20 +189,20 @@ def _both(how: str, *before: str) -> Callable[[Scene, Random], Asked | None]:
     return asked
 
 
-FAMILIES: dict[str, tuple[Template, ...]] = {
+FAMILIES: dict[str, tuple[_Template, ...]] = {
     "query": tuple(map(_query, ATTRIBUTES)),
-    "count": ((_count, COUNTS),),
+    "count": ((_count, _COUNTS),),
     "compare": (
         _numbers("more", "more", "than"),
         _numbers("fewer", "fewer", "than"),
         _numbers("equal", "an equal number of", "and"),
         *map(_same, ATTRIBUTES),
     ),
-    "spatial": (*map(_query_there, ATTRIBUTES), (_exist_there, YES_NO), (_count_there, COUNTS)),
+    "spatial": (*map(_query_there, ATTRIBUTES), (_exist_there, _YES_NO), (_count_there, _COUNTS)),
     "logic": (
-        (_either, COUNTS),
-        (_both("count", "how", "many", "things", "are"), COUNTS),
-        (_both("exist", "is", "there", "a", "thing"), YES_NO),
+        (_either, _COUNTS),
+        (_both("count", "how", "many", "things", "are"), _COUNTS),
+        (_both("exist", "is", "there", "a", "thing"), _YES_NO),
     ),
 }
 """Attribute identification, counting, comparison, spatial relationships and logical operations, as Saha2020 says."""
