@@ -18,8 +18,6 @@ import httptools
 
 # Seconds after which a connection is not used again: uvicorn would close it after 5, just as we write to it.
 _IDLE = 2.0
-    2.0  # seconds after which a connection is not used again: uvicorn would close it after 5, just as we write to it
-)
 
 
 class NotReached(ConnectionError):
