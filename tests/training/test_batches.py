@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from modelkeep.training import Recipe
-from modelkeep.training.batches import Batches, derive_seed
+from modelkeep.training.batches import Batches, derive_seed, part_seed
 
 sizes = st.integers(1, 50)
 
@@ -54,3 +54,15 @@ def test_seeds_differ_by_purpose_and_counter() -> None:
     seeds = {derive_seed(s, p, c) for s in range(5) for p in ("order", "modules") for c in range(100)}
     assert len(seeds) == 1000
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_every_micro_batch_of_every_step_draws_numbers_of_its_own() -> None:
+    """The CPU's generator takes the low 32 bits of a seed: parts that differ above them draw the same dropout."""
+    seed = derive_seed(0, "modules", 0)
+    drawn = {
+        tuple(torch.rand(4, generator=torch.Generator().manual_seed(part_seed(seed, step, part))).tolist())
+        for step in range(20)
+        for part in range(8)
+    }
+    assert len(drawn) == 160
+    assert [part_seed(seed, step, 0) for step in range(3)] == [seed, seed + 1, seed + 2]  # what a whole batch draws

@@ -304,6 +304,6 @@ def test_dropout_and_the_objective_draw_numbers_of_their_own(fresh: Make, shapes
         seen.append(tuple(torch.rand(4).tolist()))  # what dropout would draw
         return cross_entropy(model, x, y, step)
 
-    fit(fresh(), shapes, listening, Recipe(steps=3, batch_size=32), seed=0)
-    assert len(seen) == 2 * 3
+    fit(fresh(), shapes, listening, Recipe(steps=3, batch_size=32, micro_batches=2), seed=0)
+    assert len(seen) == 2 * 3 * 2
     assert len(set(seen)) == len(seen), "the same numbers were drawn twice"
