@@ -11,14 +11,12 @@ import typer
 from modelkeep.cli.method_options import list_methods, make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     in_classes_of,
     model_and_data,
+    with_model_options,
 )
 
 if TYPE_CHECKING:
@@ -28,10 +26,13 @@ if TYPE_CHECKING:
 AttackCommand = method_command("attack", "standard", selectors=("--method", "--attack"), aliases={"radius": ["--eps"]})
 
 
+@with_model_options
 def attack(
     context: typer.Context,
     model: ModelSource = "",
     data: DataSource = "",
+    *,
+    options: ModelOptions,
     method: Annotated[
         str, typer.Option("--method", "--attack", help="Which attack. --list shows all; with --help, its settings.")
     ] = "standard",
@@ -39,14 +40,10 @@ def attack(
         bool, typer.Option(help="Also measure the accuracy at smaller sizes of the change, and draw the curve.")
     ] = True,
     examples: Annotated[int, typer.Option(min=1, help="How many examples to attack, drawn by the seed.")] = 500,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[
         Path, typer.Option(help="The folder for attack.html, attack.json, adversarial.npz, pictures.")
     ] = Path("modelkeep-out"),
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print attack.json instead of the summary.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Print all attacks, and do nothing else.")] = False,
 ) -> None:
@@ -82,7 +79,7 @@ def attack(
     if not model or not data:
         raise InputError("Name the model and the data: modelkeep attack MODEL --data DATA. --list shows all attacks.")
     chosen = make_method(context)
-    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    loaded, examined = model_and_data(model, data, options)
     examined, _ = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
     unfinished = out / ".attacks"
     try:

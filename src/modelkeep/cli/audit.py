@@ -10,13 +10,11 @@ import typer
 
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     model_and_data,
+    with_model_options,
 )
 
 if TYPE_CHECKING:
@@ -34,12 +32,12 @@ class FailOn(StrEnum):
     never = "never"
 
 
+@with_model_options
 def audit(
     model: ModelSource,
     data: DataSource,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
+    *,
+    options: ModelOptions,
     examples: Annotated[int, typer.Option(help="How many examples to attack and explain.")] = 256,
     attack: Annotated[str, typer.Option(help="The attack; `modelkeep methods attack` lists them.")] = "pgd",
     steps: Annotated[int, typer.Option(min=1, help="Steps of the attack, if it takes steps.")] = 40,
@@ -47,7 +45,6 @@ def audit(
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
     fail_on: Annotated[FailOn, typer.Option(help="Exit with 2 on a finding of this severity.")] = FailOn.never,
-    device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Check a model: is it right, can it be fooled, what does it look at?
@@ -62,7 +59,7 @@ def audit(
     from modelkeep.audit import audit as run_audit
     from modelkeep.core import progress
 
-    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    loaded, examined = model_and_data(model, data, options)
     settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack)
     with progress.show():
         result = run_audit(loaded, examined, settings, seed=seed, name=Path(model).name)

@@ -9,21 +9,22 @@ import typer
 
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     model_and_data,
     training_data,
+    with_model_options,
 )
 
 
+@with_model_options
 def bias(
     context: typer.Context,
     model: ModelSource,
     data: DataSource,
+    *,
+    options: ModelOptions,
     slice: Annotated[str | None, typer.Option(help="Whose features; else what the last linear layer sees.")] = None,
     mitigate: Annotated[
         str | None, typer.Option(help="Make a model that amplifies less: experts, parity or l1.")
@@ -34,14 +35,10 @@ def bias(
     save: Annotated[
         Path | None, typer.Option(help="Where to save the mitigated model; else mitigated.safetensors in --out.")
     ] = None,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[Path, typer.Option(help="The folder for the pictures, bias.html and bias.json.")] = Path(
         "modelkeep-out"
     ),
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print bias.json instead of the summary.")] = False,
 ) -> None:
     """Measure bias amplification: what of it is unavoidable, what the use of features explains, and what to do.
@@ -66,8 +63,8 @@ def bias(
         raise InputError("--train and --save belong to --mitigate: say how to mitigate (experts, parity or l1).")
     if save is not None and save.suffix != ".safetensors":
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
-    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
-    chosen_on = training_data(data, train, label, "--mitigate chooses features on") if mitigate is not None else None
+    loaded, examined = model_and_data(model, data, options)
+    chosen_on = training_data(data, train, options, "--mitigate chooses features on") if mitigate is not None else None
     mitigation = make_method(context) if mitigate is not None else None
     with progress.show():
         found = measure_bias(

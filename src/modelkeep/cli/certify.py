@@ -11,15 +11,13 @@ from typer.core import TyperGroup
 from modelkeep.cli.method_options import make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     in_classes_of,
     model_and_data,
     training_data,
+    with_model_options,
 )
 from modelkeep.cli.verify import verify
 
@@ -60,18 +58,18 @@ app = typer.Typer(
 
 
 @app.command("model", cls=method_command("certify", "lipschitz"), epilog="The word `model` may be left out.")
+@with_model_options
 def certify(
     context: typer.Context,
     model: ModelSource,
     data: DataSource,
+    *,
+    options: ModelOptions,
     method: Annotated[
         str, typer.Option(help="How to certify; `modelkeep methods certify` lists them. Its settings are options.")
     ] = "lipschitz",
     guarantee: Promise | None = None,
     examples: Annotated[int, typer.Option(min=1, help="How many examples to certify, drawn by the seed.")] = 1000,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[
         Path, typer.Option(help="The folder for certificate.json and inputs.npz; of other methods, result.json.")
     ] = Path("modelkeep-out"),
@@ -79,7 +77,6 @@ def certify(
         Path | None, typer.Option(help="Your private key; made at first use. Default: in your settings folder.")
     ] = None,
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print certificate.json instead of the summary.")] = False,
 ) -> None:
     """Certify a model: within which distance can no change of an input change the answer?
@@ -106,7 +103,7 @@ def certify(
     from modelkeep.core.formats.weights import write_weights
     from modelkeep.core.signing import Signer, default_key
 
-    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    loaded, examined = model_and_data(model, data, options)
     examined, labelled = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
     promise = None if guarantee is None else parse_guarantee(guarantee, loaded.classes)
     how = make_method(context, guarantee=promise)
@@ -129,7 +126,7 @@ def certify(
         raise InputError(f"'{out}' cannot be written: {error.strerror}.") from error
     held = Path(model)
     if held.suffix != ".safetensors":
-        held = weights if weights is not None else write_weights(out / "weights.safetensors", loaded.module, {})
+        held = options.weights or write_weights(out / "weights.safetensors", loaded.module, {})
     record = made.write(out / "certificate.json")
     if as_json:
         typer.echo(record.read_text(encoding="utf-8"))
@@ -140,12 +137,15 @@ def certify(
 
 
 @app.command(epilog="After Ctrl-C the same command goes on.")
+@with_model_options
 def train(
     model: Annotated[
         str,
         typer.Argument(help="What to train: an architecture such as cnn_2c2f, a model file, package.module:factory."),
     ],
     data: DataSource,
+    *,
+    options: ModelOptions,
     radius: _Radius,
     norm: _NormName = "l2",
     guarantee: Promise = "standard",
@@ -158,14 +158,10 @@ def train(
     learned: Annotated[
         str | None, typer.Option("--train", help="The training data; of a built-in set it is known.")
     ] = None,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[Path, typer.Option(help="The folder for certified.safetensors and result.json.")] = Path(
         "modelkeep-out"
     ),
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json instead of the table.")] = False,
 ) -> None:
     """Train a network so that its answers can be certified (a GloRo Net), and say how many are.
@@ -183,14 +179,14 @@ def train(
     from modelkeep.core import progress
     from modelkeep.training import Linear, Recipe
 
-    trained, examined = _to_train(model, data, weights, input_shape, label, device)
+    trained, examined = _to_train(model, data, options)
     promise = parse_guarantee(guarantee, trained.classes)
     _make_folder(out)
     checkpoint = out / "certify.checkpoint"
     with progress.show():
         train_certified(
             trained,
-            training_data(data, learned, label, "Training needs"),
+            training_data(data, learned, options, "Training needs"),
             radius,
             seed=seed,
             norm=norm,
@@ -213,19 +209,17 @@ def train(
     )
 
 
-def _to_train(
-    model: str, data: str, weights: Path | None, input_shape: str | None, label: str, device: str
-) -> tuple[Model, Data]:
+def _to_train(model: str, data: str, options: ModelOptions) -> tuple[Model, Data]:
     """The model, new where one of our architectures was named, and the data to measure it on."""
     from modelkeep import Model
     from modelkeep.core.formats.factory import OURS
-    from modelkeep.zoo import architectures, datasets
+    from modelkeep.zoo import architectures
 
     if model not in architectures.names():
-        return model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
-    examined = datasets.open(data, label=label, part="test")
+        return model_and_data(model, data, options)
+    examined = options.open(data, part="test")
     arguments = {"input_shape": list(examined.input_shape), "classes": len(examined.classes)}
-    return Model.load(f"{OURS}:{model}", like=examined, device=device, arguments=arguments), examined
+    return Model.load(f"{OURS}:{model}", like=examined, device=options.place, arguments=arguments), examined
 
 
 def _make_folder(out: Path) -> None:

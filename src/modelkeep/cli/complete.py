@@ -10,13 +10,11 @@ import typer
 
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     model_and_data,
+    with_model_options,
 )
 
 if TYPE_CHECKING:
@@ -28,9 +26,12 @@ if TYPE_CHECKING:
     from modelkeep.study import StudyResult
 
 
+@with_model_options
 def complete(
     model: ModelSource,
     data: DataSource,
+    *,
+    options: ModelOptions,
     part: Annotated[
         list[str] | None,
         typer.Option(help="What is missing: conv1, 'block1 without block1.skip', 30% (of all). Default: each layer."),
@@ -53,15 +54,11 @@ def complete(
     examples: Annotated[int, typer.Option(min=1, help="How many examples of --data measure the loss.")] = 1000,
     price: Annotated[float | None, typer.Option(min=0, help="What an hour of this machine costs.")] = None,
     currency: Annotated[str, typer.Option(help="Of the price.")] = "€",
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[Path, typer.Option(help="The folder for report.html, result.json and figure.png.")] = Path(
         "modelkeep-out"
     ),
     ledger: Annotated[Path | None, typer.Option(help="The ledger's file; else ledger.sqlite3 in --out.")] = None,
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json instead of the summary.")] = False,
 ) -> None:
     """Complete a model: how much training gets a missing part back, as a share of training it from scratch?
@@ -92,18 +89,21 @@ def complete(
     if train is None and Path(data).expanduser().exists():
         raise InputError("Retraining needs the training data: name it with --train.")
     asked = None if price is None else Price(price, currency)
-    loaded, _ = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    loaded, _ = model_and_data(model, data, options)
     owned: dict[str, Any] = {
         "model": _resolved(model),
-        "weights": None if weights is None else str(weights.resolve()),
-        "input_shape": None if input_shape is None else list(loaded.input_shape),
-        "device": device,
+        "weights": None if options.weights is None else str(options.weights.resolve()),
+        "input_shape": None if options.input_shape is None else list(loaded.input_shape),
+        "device": options.place,
         "train": _resolved(data if train is None else train),
         "test": _resolved(data),
-        "label": label,
+        "label": options.label or "label",
         "examples": examples,
         "seed": seed,
     }
+    # Only what was said: a ledger of an earlier version has trials without these.
+    more = {"card": options.card(), "ignore": options.ignore, "missing": options.missing}
+    owned |= {name: value for name, value in more.items() if value}
     owner = opened(owned)
     owned["fingerprints"] = fingerprints(*owner)
     recipe = Recipe(steps=steps, evaluate_every=every, batch_size=batch_size, learning_rate=learning_rate)

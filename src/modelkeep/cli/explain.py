@@ -9,14 +9,12 @@ import typer
 
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     in_classes_of,
     model_and_data,
+    with_model_options,
 )
 
 if TYPE_CHECKING:
@@ -26,10 +24,13 @@ if TYPE_CHECKING:
     from modelkeep.report import Explanations
 
 
+@with_model_options
 def explain(
     context: typer.Context,
     model: ModelSource,
     data: DataSource,
+    *,
+    options: ModelOptions,
     why: Annotated[str | None, typer.Option(help="The class to explain; else the class that is predicted.")] = None,
     rather_than: Annotated[str | None, typer.Option(help="With --why: the class that it is set against.")] = None,
     slice: Annotated[
@@ -43,14 +44,10 @@ def explain(
     units: Annotated[int, typer.Option(min=0, help="For how many of the strongest units to say what they mean.")] = 3,
     examples: Annotated[int, typer.Option(min=1, max=64, help="How many examples, of all classes in turn.")] = 8,
     index: Annotated[list[int] | None, typer.Option(help="Explain this example of the data; repeat for more.")] = None,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[Path, typer.Option(help="The folder for the pictures, explain.html and explain.json.")] = Path(
         "modelkeep-out"
     ),
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print explain.json instead of the summary.")] = False,
 ) -> None:
     """Explain a model's answers: what in the input, and in the network, speaks for a class?
@@ -71,7 +68,7 @@ def explain(
     from modelkeep.core import progress
     from modelkeep.report import explain_examples, explanations_page
 
-    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    loaded, examined = model_and_data(model, data, options)
     if list_slices:
         typer.echo("\n".join(loaded.slices()))
         return

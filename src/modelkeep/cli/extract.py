@@ -15,7 +15,7 @@ from modelkeep.cli.method_options import (
     make_method,
     method_command,
 )
-from modelkeep.cli.model_options import DataSource, Device, InputShape, Label, Seed, Weights, model_and_data
+from modelkeep.cli.model_options import DataSource, ModelOptions, Seed, model_and_data, with_model_options
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -34,6 +34,7 @@ ExtractCommand = method_command(
 )
 
 
+@with_model_options
 def extract(
     context: typer.Context,
     target: Annotated[
@@ -41,6 +42,8 @@ def extract(
         typer.Argument(help="A model file as for `modelkeep attack`, or the URL of a model: http://…/v2/models/NAME"),
     ] = "",
     data: DataSource = "",
+    *,
+    options: ModelOptions,
     queries_from: Annotated[
         str | None, typer.Option(help="What to ask about: a set or your files. Default: the training part of --data.")
     ] = None,
@@ -61,14 +64,10 @@ def extract(
     returns: Annotated[
         Literal["probabilities", "logits"], typer.Option(help="For a URL: what its answers are.")
     ] = "probabilities",
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[
         Path, typer.Option(help="The folder for result.json, substitute.safetensors, curve.json, curve.png.")
     ] = Path("modelkeep-out"),
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json instead of the summary.")] = False,
     show_list: Annotated[bool, typer.Option("--list", help="Print strategies, attacks, defences; do no more.")] = False,
 ) -> None:
@@ -94,7 +93,6 @@ def extract(
     from modelkeep.core.method import options_of
     from modelkeep.extract.extraction import Extract
     from modelkeep.extract.target import Guarded
-    from modelkeep.zoo import datasets
 
     if show_list:
         _list()
@@ -112,9 +110,9 @@ def extract(
     if far:
         typer.echo("Ask only a target that is yours, or that you are allowed to test.", err=True)
         remote = _remote(target, key_file, rate, returns, out)
-        test = datasets.open(data, label=label, part="test", shape=remote.input_shape)
+        test = options.open(data, part="test", shape=remote.input_shape)
     else:
-        clean, test = model_and_data(target, data, weights=weights, input_shape=input_shape, label=label, device=device)
+        clean, test = model_and_data(target, data, options)
 
     def fresh() -> Target:
         """The target; a local one as it is before the first query."""
@@ -122,7 +120,7 @@ def extract(
             return remote
         return Scores(clean) if guard is None else Guarded(clean, guard)
 
-    pool = datasets.open(queries_from or data, label=label, part="train", shape=fresh().input_shape)
+    pool = options.open(queries_from or data, part="train", shape=fresh().input_shape)
     count = min(queries, len(pool))
     steal = Extract(
         pool,

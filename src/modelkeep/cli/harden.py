@@ -10,23 +10,24 @@ import typer
 from modelkeep.cli.method_options import chosen_method, list_methods, make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     model_and_data,
     training_data,
+    with_model_options,
 )
 
 HardenCommand = method_command("hardening", "pgd")
 
 
+@with_model_options
 def harden(
     context: typer.Context,
     model: ModelSource = "",
     data: DataSource = "",
+    *,
+    options: ModelOptions,
     radius: Annotated[
         float | None, typer.Option("--radius", "--eps", help="How far an attacker may move an input, in its units.")
     ] = None,
@@ -52,14 +53,10 @@ def harden(
     save: Annotated[
         Path | None, typer.Option(help="Where to save the hardened model; else hardened.safetensors in --out.")
     ] = None,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[Path, typer.Option(help="The folder for the pictures, harden.html and harden.json.")] = Path(
         "modelkeep-out"
     ),
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print harden.json instead of the summary.")] = False,
     show_list: Annotated[
         bool, typer.Option("--list", help="Print all methods and defences, and do nothing else.")
@@ -105,9 +102,9 @@ def harden(
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     if defence and not compare:
         raise InputError("--defence belongs to --compare: it names the defences to compare.")
-    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    loaded, examined = model_and_data(model, data, options)
     examined = examined.sample(min(examples, len(examined)), seed)
-    learned = training_data(data, train, label, "Hardening needs")
+    learned = training_data(data, train, options, "Hardening needs")
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
     measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=radius)
     known = {each.name for each in options_of(chosen_method(context))}

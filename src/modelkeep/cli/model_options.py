@@ -1,10 +1,15 @@
-"""What the verbs that look at one model share: which model, which data, where to write, from which seed."""
+"""What the verbs that look at one model share: which model, what describes it, which data, from which seed."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import json
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -17,44 +22,147 @@ ModelSource = Annotated[
 DataSource = Annotated[
     str, typer.Option("--data", help="A built-in set, or your .npz, .csv, .parquet or image folder.")
 ]
-Weights = Annotated[Path | None, typer.Option(help="The safetensors file for a factory.")]
-InputShape = Annotated[
-    str | None, typer.Option(help="Such as 3,32,32, where the model does not say; scales your pictures.")
-]
-Label = Annotated[str, typer.Option(help="The column with the labels, in a table.")]
-Device = Annotated[str, typer.Option(help="Where to run: cpu, cuda, cuda:1 …")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same figures.")]
 
+_MODEL = "What describes the model"
+_TABLE = "What describes a table"
+Weights = Annotated[Path | None, typer.Option(help="The safetensors file for a factory.", rich_help_panel=_MODEL)]
+Device = Annotated[str, typer.Option(help="Where to run: cpu, cuda, cuda:1 …")]
+Label = Annotated[str, typer.Option(help="The column with the labels, in a table.")]
 
-def model_and_data(
-    model: str, data: str, *, weights: Path | None, input_shape: str | None, label: str, device: str
-) -> tuple[Model, Data]:
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """What a user can say about a model and its data beside their names. `with_model_options` makes options of it."""
+
+    weights: Weights = None
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Their names: cat,dog, or how many, or a text file with a line each.", rich_help_panel=_MODEL
+        ),
+    ] = None
+    input_shape: Annotated[
+        str | None, typer.Option(help="Such as 3,32,32; your pictures are scaled to it.", rich_help_panel=_MODEL)
+    ] = None
+    mean: Annotated[
+        str | None, typer.Option(help="What the model subtracts, per channel: 0.49,0.46,0.41.", rich_help_panel=_MODEL)
+    ] = None
+    std: Annotated[str | None, typer.Option(help="What it then divides by.", rich_help_panel=_MODEL)] = None
+    bounds: Annotated[
+        str | None, typer.Option(help="The range of an input's values: 0,1; or none.", rich_help_panel=_MODEL)
+    ] = None
+    arguments: Annotated[
+        str | None, typer.Option(help='Of the factory, as JSON: {"width": 64}.', rich_help_panel=_MODEL)
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="Where to run: cpu (the default), cuda, cuda:1 …", rich_help_panel=_MODEL)
+    ] = None
+    label: Annotated[
+        str | None, typer.Option(help="The column with the labels; 'label' by default.", rich_help_panel=_TABLE)
+    ] = None
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column to leave out; repeat it for more.", rich_help_panel=_TABLE)
+    ] = None
+    missing: Annotated[
+        Literal["refuse", "indicate", "drop"] | None,
+        typer.Option(help="What to do with missing values; they are refused by default.", rich_help_panel=_TABLE),
+    ] = None
+
+    def card(self) -> dict[str, Any]:
+        """What was said about the model, as fields of its card in JSON."""
+        from modelkeep.core.errors import InputError
+
+        said: dict[str, Any] = {}
+        if self.classes is not None:
+            said["classes"] = _classes(self.classes)
+        if self.input_shape is not None:
+            said["input_shape"] = self.shape
+        if (self.mean is None) != (self.std is None):
+            raise InputError("--mean and --std belong together: give both, or neither.")
+        if self.mean is not None and self.std is not None:
+            said["preprocessing"] = {"mean": _numbers("--mean", self.mean), "std": _numbers("--std", self.std)}
+        if self.bounds is not None:
+            said["bounds"] = None if self.bounds == "none" else _numbers("--bounds", self.bounds, 2)
+        if self.arguments is not None:
+            said["arguments"] = _arguments(self.arguments)
+        return said
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of an input, where it was said."""
+        if self.input_shape is None:
+            return None
+        sizes = _numbers("--input-shape", self.input_shape, example="3,32,32")
+        return tuple(int(size) for size in sizes)
+
+    @property
+    def place(self) -> str:
+        """The device."""
+        return self.device or "cpu"
+
+    def open(self, source: str, *, part: Literal["train", "test"], shape: tuple[int, ...] | None = None) -> Data:
+        """Data that the user named, read as these options say."""
+        from modelkeep.zoo import datasets
+
+        return datasets.open(
+            source,
+            label=self.label or "label",
+            ignore=self.ignore or (),
+            missing=self.missing or "refuse",
+            part=part,
+            shape=shape,
+        )
+
+
+def with_model_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb with an option for each field of `ModelOptions` in place of its parameter `options`."""
+    signature = inspect.signature(verb, eval_str=True)
+    kinds = get_type_hints(ModelOptions, include_extras=True)
+    names = [field.name for field in fields(ModelOptions)]
+    made = [
+        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kinds[field.name])
+        for field in fields(ModelOptions)
+    ]
+
+    @functools.wraps(verb)
+    def filled(**given: Any) -> None:
+        options = ModelOptions(**{name: given.pop(name) for name in names})
+        verb(**given, options=options)
+
+    own = [
+        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for each in signature.parameters.values()
+        if each.name != "options"
+    ]
+    filled.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
+    filled.__annotations__ = {each.name: each.annotation for each in (*own, *made)}
+    return filled
+
+
+def model_and_data(model: str, data: str, options: ModelOptions) -> tuple[Model, Data]:
     """The model and the data (of a built-in set: its test part) that the user named."""
     from modelkeep import Model
-    from modelkeep.zoo import datasets, pretrained
+    from modelkeep.zoo import pretrained
 
     if model in pretrained.names():
-        ready = pretrained.load(model, device=device)
-        return ready, datasets.open(data, label=label, part="test", shape=ready.input_shape)
+        ready = pretrained.load(model, device=options.place)
+        return ready, options.open(data, part="test", shape=ready.input_shape)
     if ":" in model:
         # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
         sys.path.append(str(Path.cwd()))
-    shape = _shape(input_shape) if input_shape is not None else None
-    known = {"input_shape": shape} if shape is not None else {}
-    examined = datasets.open(data, label=label, part="test", shape=shape)
-    return Model.load(model, weights=weights, like=examined, device=device, **known), examined
+    said = options.card()
+    examined = options.open(data, part="test", shape=options.shape)
+    return Model.load(model, weights=options.weights, like=examined, device=options.place, **said), examined
 
 
-def training_data(data: str, train: str | None, label: str, why: str) -> Data:
+def training_data(data: str, train: str | None, options: ModelOptions, why: str) -> Data:
     """What is learned or chosen on: never the data that the outcome is measured on."""
     from modelkeep.core.errors import InputError
-    from modelkeep.zoo import datasets
 
-    if train is not None:
-        return datasets.open(train, label=label, part="train")
-    if Path(data).expanduser().exists():
+    if train is None and Path(data).expanduser().exists():
         raise InputError(f"{why} the training data: name it with --train.")
-    return datasets.open(data, part="train")
+    return options.open(data if train is None else train, part="train")
 
 
 def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
@@ -76,10 +184,32 @@ def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
     return replace(data, y=answers, classes=model.classes), False
 
 
-def _shape(text: str) -> tuple[int, ...]:
+def _classes(text: str) -> tuple[str, ...] | int:
+    path = Path(text).expanduser()
+    if path.is_file():
+        return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    return int(text) if text.isdecimal() else tuple(name.strip() for name in text.split(","))
+
+
+def _numbers(option: str, text: str, count: int | None = None, example: str = "0.5,0.5,0.5") -> tuple[float, ...]:
     from modelkeep.core.errors import InputError
 
     try:
-        return tuple(int(size) for size in text.split(","))
+        found = tuple(float(number) for number in text.split(","))
     except ValueError as error:
-        raise InputError(f"--input-shape must be sizes with commas between, such as 3,32,32. Got '{text}'.") from error
+        raise InputError(f"{option} must be numbers with commas between, such as {example}. Got '{text}'.") from error
+    if count is not None and len(found) != count:
+        raise InputError(f"{option} must be {count} numbers with a comma between. Got '{text}'.")
+    return found
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    from modelkeep.core.errors import InputError
+
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"--arguments must be JSON, such as {{\"width\": 64}}. Got '{text}': {error}.") from error
+    if not isinstance(found, dict):
+        raise InputError(f"--arguments must be a JSON object, such as {{\"width\": 64}}. Got '{text}'.")
+    return found

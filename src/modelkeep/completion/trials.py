@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -69,7 +69,8 @@ def opened(owned: Mapping[str, Any]) -> _Opened:
     """Open what is `owned`: a model and data as the user named them, all in JSON.
 
     It has model, weights, input_shape, device; train, test, label; and `examples`, how many of the test data judge,
-    drawn by `seed`. `fingerprints`, where given, are those that the model and the data must have.
+    drawn by `seed`. Where given, `card` says more about the model, `ignore` and `missing` more about a table, and
+    `fingerprints` are those that the model and the data must have.
     """
     return _opened(canonical(owned))
 
@@ -78,16 +79,19 @@ def opened(owned: Mapping[str, Any]) -> _Opened:
 def _opened(text: str) -> _Opened:
     named = json.loads(text)
     shape = None if named["input_shape"] is None else tuple(named["input_shape"])
-    device, label = named["device"], named["label"]
+    device = named["device"]
+    read = partial(
+        datasets.open, label=named["label"], ignore=named.get("ignore", ()), missing=named.get("missing", "refuse")
+    )
     if named["model"] in pretrained.names():
         model = pretrained.load(named["model"], device=device)
         shape = model.input_shape
-        test = datasets.open(named["test"], label=label, part="test", shape=shape)
+        test = read(named["test"], part="test", shape=shape)
     else:
-        known = {} if shape is None else {"input_shape": shape}
-        test = datasets.open(named["test"], label=label, part="test", shape=shape)
+        known = named.get("card", {}) | ({} if shape is None else {"input_shape": shape})
+        test = read(named["test"], part="test", shape=shape)
         model = Model.load(named["model"], weights=named["weights"], like=test, device=device, **known)
-    data = datasets.open(named["train"], label=label, part="train", shape=shape)
+    data = read(named["train"], part="train", shape=shape)
     held_out = test.sample(min(named["examples"], len(test)), named["seed"])
     if named.get("fingerprints", found := fingerprints(model, data, held_out)) != found:
         raise InputError("The model or the data changed since the study began. Start `modelkeep complete` again.")

@@ -9,19 +9,20 @@ import typer
 
 from modelkeep.cli.model_options import (
     DataSource,
-    Device,
-    InputShape,
-    Label,
+    ModelOptions,
     ModelSource,
     Seed,
-    Weights,
     model_and_data,
+    with_model_options,
 )
 
 
+@with_model_options
 def advise(
     model: ModelSource,
     data: DataSource,
+    *,
+    options: ModelOptions,
     cut: Annotated[
         list[str] | None, typer.Option(help="After which place, again for each; else all that can be (at most ten).")
     ] = None,
@@ -39,12 +40,8 @@ def advise(
             help="Also train such a model from scratch for these steps, and see how hard each piece is to get back."
         ),
     ] = None,
-    weights: Weights = None,
-    input_shape: InputShape = None,
-    label: Label = "label",
     out: Annotated[Path, typer.Option(help="The folder for advice.png and advice.json.")] = Path("modelkeep-out"),
     seed: Seed = 0,
-    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print advice.json instead of the table.")] = False,
 ) -> None:
     """Recommend where to cut a model between a party with the inputs and one with the labels.
@@ -69,7 +66,7 @@ def advise(
     from modelkeep.govern import exposure
     from modelkeep.training import Recipe
 
-    loaded, examined = model_and_data(model, data, weights=weights, input_shape=input_shape, label=label, device=device)
+    loaded, examined = model_and_data(model, data, options)
     link = exposure.Link.loopback()
     if bandwidth is not None:
         link = replace(link, bandwidth=1e6 * bandwidth, source="given")
