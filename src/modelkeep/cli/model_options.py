@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from modelkeep import Data, Model
 
 ModelSource = Annotated[
-    str, typer.Argument(help="A .safetensors, .pt2 or .onnx file, package.module:factory, efficientnet-lite0 or resnet50.")
+    str,
+    typer.Argument(help="A .safetensors, .pt2 or .onnx file, package.module:factory, efficientnet-lite0 or resnet50."),
 ]
 DataSource = Annotated[
     str, typer.Option("--data", help="A built-in set, or your .npz, .csv, .parquet or image folder.")
