@@ -33,7 +33,7 @@ def list_sets(*, as_json: Json = False, cache: Cache = None) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("what it is", no_wrap=True, ratio=1)  # The one column that gives way on a narrow terminal.
     for one in described:
-        shape, rows = "×".join(map(str, one["shape"])), one["rows"]
+        shape, rows = "×".join(map(str, one["shape"])) or "text", one["rows"]
         counts = (str(one["classes"]), f"{rows['train']:,}", f"{rows['test']:,}")
         table.add_row(one["name"], shape, *counts, "yes" if one["cached"] else "–", one["title"])
     Console().print(table)

@@ -25,7 +25,9 @@ RANDOM = np.random.default_rng(0)
 
 
 def _parse(name: str, files: Mapping[str, Path], part: Part) -> Data:
-    return datasets.info(name).parse(files, part)
+    found = datasets.info(name).parse(files, part)
+    assert isinstance(found, Data)
+    return found
 
 
 def _picture(colour: tuple[int, int, int], size: tuple[int, int], kind: str = "JPEG") -> bytes:

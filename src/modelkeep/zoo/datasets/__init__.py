@@ -12,14 +12,29 @@ from pathlib import Path
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError, bad_parameter
+from modelkeep.core.tokenizer import Tokenizer
 from modelkeep.zoo.datasets import cache as _cache
 from modelkeep.zoo.datasets import catalogue, user_files
 from modelkeep.zoo.datasets.dataset import DataSet, Part
 from modelkeep.zoo.datasets.summary import Summary, summarise
 from modelkeep.zoo.datasets.tables import Missing
+from modelkeep.zoo.datasets.texts import Texts
 from modelkeep.zoo.datasets.user_files import from_torch
 
-__all__ = ["DataSet", "Summary", "from_torch", "get", "info", "is_cached", "load", "names", "open", "summarise"]
+__all__ = [
+    "DataSet",
+    "Summary",
+    "Texts",
+    "from_torch",
+    "get",
+    "info",
+    "is_cached",
+    "load",
+    "load_texts",
+    "names",
+    "open",
+    "summarise",
+]
 
 
 def names() -> tuple[str, ...]:
@@ -54,11 +69,32 @@ def get(name: str, *, copy: str | Path | None = None, cache: str | Path | None =
     return _cache.fetch(dataset.name, dataset.files, cache=cache, copy=copy)
 
 
-def load(name: str, part: Part = "train", *, cache: str | Path | None = None) -> Data:
+def load(
+    name: str, part: Part = "train", *, tokenizer: Tokenizer | None = None, cache: str | Path | None = None
+) -> Data:
     """One part of a built-in data set. What is not in the cache is downloaded, once.
 
-    Where a set has no train and test part of its own, `info(name).split` says how it was divided.
+    Where a set has no train and test part of its own, `info(name).split` says how it was divided. Texts are encoded by
+    `tokenizer`, that of the model that will read them; without it, by the commonest words of the set's train part.
     """
+    found = _read(name, part, cache)
+    if isinstance(found, Data):
+        return found
+    if tokenizer is None:
+        tokenizer = (found if part == "train" else load_texts(name, cache=cache)).learn_tokenizer()
+    return found.encode(tokenizer)
+
+
+def load_texts(name: str, part: Part = "train", *, cache: str | Path | None = None) -> Texts:
+    """The texts of one part of a built-in set, as they are."""
+    found = _read(name, part, cache)
+    if isinstance(found, Data):
+        kinds = ", ".join(each for each in names() if info(each).kind == "text")
+        raise DataError(f"'{name}' does not hold texts. Sets of texts are: {kinds}.")
+    return found
+
+
+def _read(name: str, part: Part, cache: str | Path | None) -> Data | Texts:
     if part not in ("train", "test"):
         raise bad_parameter("load", "part", "'train' or 'test'", part)
     dataset = catalogue.find(name)

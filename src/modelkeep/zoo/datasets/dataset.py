@@ -10,6 +10,7 @@ from typing import BinaryIO, Literal
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
+from modelkeep.zoo.datasets.texts import Texts
 
 Part = Literal["train", "test"]
 
@@ -55,16 +56,17 @@ class DataSet:
 
     Its name and title are in its declaration, from which `catalogue.find` takes them.
     `parse(files, part)` gives one part, or, where the set has no split of its own, everything: then `shares`
-    says how `load` divides it.
+    says how `load` divides it. A set of the kind "text" gives `Texts`; its `shape` is empty, because a tokenizer gives
+    texts their shape.
     """
 
-    kind: Literal["images", "table"]
+    kind: Literal["images", "table", "text"]
     shape: tuple[int, ...]
     classes: int
     rows: Mapping[Part, int]
     licence: str
     home: str
-    parse: Callable[[Mapping[str, Path], Part], Data]
+    parse: Callable[[Mapping[str, Path], Part], Data | Texts]
     files: tuple[File, ...] = ()
     shares: tuple[float, float] | None = None
     notes: str = ""
@@ -83,10 +85,10 @@ class DataSet:
             return "the set's own"
         return f"{self.shares[0]:.0%} / {self.shares[1]:.0%}, every class in proportion, seed 0"
 
-    def check(self, data: Data, part: Part) -> None:
+    def check(self, data: Data | Texts, part: Part) -> None:
         """Refuse data that is not what this description promises."""
         promised = (self.rows[part], self.shape, self.classes)
-        got = (len(data), data.input_shape, len(data.classes))
+        got = (len(data), data.input_shape if isinstance(data, Data) else (), len(data.classes))
         if got != promised:
             raise DataError(
                 f"The {part} part of '{self.name}' should have (rows, shape, classes) = {promised}. Got {got}. "
