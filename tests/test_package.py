@@ -18,7 +18,7 @@ SOURCE = Path(modelkeep.__file__).parent
 # "Rename or remove a public name" in CONTRIBUTING.
 EXPORTS = {
     "": """
-        Cut Data Estimate Labels Model ModelKeepError Preprocessing Result Scores Slice Weights architectures
+        Cut Data Estimate Labels Leaf Model ModelKeepError Nest Preprocessing Result Scores Slice Weights architectures
         check_method datasets pretrained
     """,
     "attack": """

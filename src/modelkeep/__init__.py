@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from modelkeep.core.data import Data
     from modelkeep.core.errors import ModelKeepError
     from modelkeep.core.model import Model
+    from modelkeep.core.nest import Leaf, Nest
     from modelkeep.core.results import Estimate, Result
     from modelkeep.core.slices import Cut, Slice
     from modelkeep.zoo import architectures as architectures
@@ -25,8 +26,10 @@ __all__ = [
     "Data",
     "Estimate",
     "Labels",
+    "Leaf",
     "Model",
     "ModelKeepError",
+    "Nest",
     "Preprocessing",
     "Result",
     "Scores",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
 from torch import nn
 
 from modelkeep.core.errors import InputError
+from modelkeep.core.nest import Nest
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,11 @@ class Preprocessing:
 class Card:
     """Input shape, class names, preprocessing, and the range `bounds` that inputs lie in (None: no range).
 
-    `architecture` and `arguments` say how to build the module again: `package.module:factory(**arguments)`.
+    `architecture` and `arguments` say how to build the module again: `package.module:factory(**arguments)`. `inputs`
+    says what is packed in an input, where the module takes several tensors by name.
+
+    A field that was added after 0.1.0 is marked as `later`: at its default it is neither written nor hashed, so that
+    the fingerprints of earlier models stay.
     """
 
     input_shape: tuple[int, ...]
@@ -54,6 +59,7 @@ class Card:
     bounds: tuple[float, float] | None = (0.0, 1.0)
     architecture: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
+    inputs: Nest | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         if not self.input_shape or any(size < 1 for size in self.input_shape):
@@ -66,6 +72,26 @@ class Card:
             raise InputError(
                 f"The bounds of an input are two finite numbers (low, high) with low < high. Got {self.bounds}."
             )
+        if self.inputs is not None:
+            self._check_nest(self.inputs)
+
+    def _check_nest(self, nest: Nest) -> None:
+        if self.input_shape != (nest.width,):
+            raise InputError(f"The packed input has shape ({nest.width},). Got input_shape {self.input_shape}.")
+        if self.bounds is not None and nest.free() is not None:
+            raise InputError(f"Token ids, masks and integers have no bounds. Got bounds {self.bounds}; give None.")
+        if self.preprocessing.mean:
+            raise InputError("Preprocessing works on an input of one tensor. Let the module normalise its own inputs.")
+
+    def told(self) -> dict[str, Any]:
+        """The card as plain values, to be written and hashed."""
+        return leave_out_defaults(asdict(self))
+
+
+def leave_out_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a card without the `later` fields that are at their default."""
+    later = {each.name: each.default for each in fields(Card) if each.metadata.get("later")}
+    return {name: value for name, value in values.items() if name not in later or value != later[name]}
 
 
 def class_names(classes: Sequence[str] | int) -> tuple[str, ...]:

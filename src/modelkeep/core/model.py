@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -13,11 +13,13 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from modelkeep.core import formats, slices
+from modelkeep.core import formats, inputs, modes, slices
+from modelkeep.core.adapter import adapt
 from modelkeep.core.card import Card, Preprocessing, class_names
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError, ModelError, join_names, unknown_class
+from modelkeep.core.errors import InputError, ModelError, unknown_class
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.nest import Nest
 from modelkeep.core.slices.pieces import Piece, pieces
 
 
@@ -25,8 +27,9 @@ class Model:
     """A classifier that one can ask, cut, explain, attack and save.
 
     The module maps `(n, *input_shape)` to logits `(n, len(classes))` and is kept in eval mode; only the training
-    loop ever changes that. `architecture` names how to build the module again (`package.module:factory` and its
-    arguments) and is needed only for `save`.
+    loop ever changes that. A module that takes tensors by name (`input_ids`, `attention_mask`) says so with `inputs`,
+    and is asked with one packed tensor `(n, inputs.width)` or with a mapping. `architecture` names how to build the
+    module again (`package.module:factory` and its arguments) and is needed only for `save`.
 
     >>> module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
     >>> model = Model(module, input_shape=(2, 2), classes=("a", "b", "c"))
@@ -38,37 +41,46 @@ class Model:
         self,
         module: nn.Module,
         *,
-        input_shape: Sequence[int],
         classes: Sequence[str] | int,
+        input_shape: Sequence[int] | None = None,
+        inputs: Nest | None = None,
         preprocessing: Preprocessing | None = None,
         bounds: tuple[float, float] | None = (0.0, 1.0),
         architecture: str | None = None,
         arguments: dict[str, Any] | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
+        if inputs is not None and inputs.free() is not None:
+            bounds = None  # token ids and masks have none
         self.card = Card(
-            tuple(input_shape),
+            _shape(input_shape, inputs),
             class_names(classes),
             preprocessing if preprocessing is not None else Preprocessing(),
             bounds,
             architecture,
             dict(arguments or {}),
+            inputs,
         )
         self.device = torch.device(device)
         try:
-            self.module = module.to(self.device).eval()
+            self.module = adapt(module.to(self.device).eval(), inputs)
         except NotImplementedError as error:  # what torch.export's module() says to eval()
             raise ModelError(
                 "An exported program cannot switch between train and eval mode. Save it with torch.export.save and "
                 'read it with Model.load("model.pt2").'
             ) from error
         self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device, self.dtype).eval()
-        self._one_path = slices.one_path(module)
+        self._one_path = slices.one_path(self.module)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one input."""
         return self.card.input_shape
+
+    @property
+    def nest(self) -> Nest | None:
+        """What is packed in an input, where the module takes several tensors by name."""
+        return self.card.inputs
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -98,7 +110,7 @@ class Model:
         assert isinstance(prepared, torch.Tensor)
         return prepared
 
-    def logits(self, x: torch.Tensor) -> torch.Tensor:
+    def logits(self, x: torch.Tensor | Mapping[str, Any]) -> torch.Tensor:
         """Checked logits `(n, classes)` for `x: (n, *input_shape)`, without gradients."""
         x = self.check_inputs(x)
         self.require_eval()
@@ -119,11 +131,11 @@ class Model:
             )
         return logits
 
-    def probs(self, x: torch.Tensor) -> torch.Tensor:
+    def probs(self, x: torch.Tensor | Mapping[str, Any]) -> torch.Tensor:
         """Class probabilities `(n, classes)`."""
         return self.logits(x).softmax(dim=1)
 
-    def predict(self, x: torch.Tensor) -> torch.Tensor:
+    def predict(self, x: torch.Tensor | Mapping[str, Any]) -> torch.Tensor:
         """Predicted labels `(n,)`."""
         return self.logits(x).argmax(dim=1)
 
@@ -133,86 +145,42 @@ class Model:
             raise unknown_class("The model", name, self.classes)
         return self.classes.index(name)
 
-    def check_inputs(self, x: torch.Tensor) -> torch.Tensor:
+    def check_inputs(self, x: torch.Tensor | Mapping[str, Any]) -> torch.Tensor:
         """`x` on the model's device, after the checks that keep a wrong input from giving a plausible answer.
 
-        `Data` holds float32; a model of another floating type gets it in its own.
+        `Data` holds float32; a model of another floating type gets it in its own. Tensors by name are packed.
         """
-        if not isinstance(x, torch.Tensor):
-            raise InputError(f"Inputs must be a torch tensor. Got {type(x).__name__}.")
-        if tuple(x.shape[1:]) != self.input_shape:
-            wanted = ", ".join(("n", *map(str, self.input_shape)))
-            raise InputError(f"Inputs must have shape ({wanted}). Got {tuple(x.shape)}.")
-        if x.dtype not in (self.dtype, torch.float32):
-            raise InputError(f"Inputs must be {self.dtype}, as the model's weights are. Got {x.dtype}.")
-        if len(x) == 0:
-            raise InputError("Inputs must hold at least one example. Got none.")
-        if not torch.isfinite(x).all():
-            bad = int((~torch.isfinite(x)).flatten(1).any(dim=1).sum())
-            raise InputError(f"Inputs must be finite. Got NaN or infinity in {bad} of {len(x)} examples.")
-        return x.to(self.device, self.dtype)
+        return inputs.check_inputs(x, self.card, self.dtype, self.device)
 
     def require_fit(self, data: Data) -> None:
         """Refuse data that the model was not made for: another shape, other classes, or classes in another order."""
-        if len(data) == 0:
-            raise InputError(f"'{data.name}' has no examples.")
-        if data.input_shape != self.input_shape:
-            raise InputError(
-                f"The model takes inputs of shape {self.input_shape}, but '{data.name}' has {data.input_shape}."
-            )
-        numbered = self.classes == class_names(len(self.classes))  # without names of their own, they may mean any
-        if len(data.classes) != len(self.classes) or not (numbered or data.classes == self.classes):
-            raise InputError(
-                f"The model's classes are {join_names(self.classes)}, but those of '{data.name}' are "
-                f"{join_names(data.classes)}. They must be the same, in the same order."
-            )
+        inputs.require_fit(self.card, data)
 
     @property
     def dtype(self) -> torch.dtype:
-        """The floating type of the weights, and so of the inputs."""
+        """The floating type of the weights, and so of the inputs; a packed input is float32 at least."""
         tensors = chain(self.module.parameters(), self.module.buffers())
-        return next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), torch.float32)
+        found = next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), torch.float32)
+        # In half precision, most token ids would be rounded to others.
+        return found if self.card.inputs is None else torch.promote_types(found, torch.float32)
 
     def require_eval(self) -> None:
         """Refuse to answer in train mode, where dropout and batch statistics give other answers each time."""
-        training = [name or "(the module)" for name, part in self.module.named_modules() if part.training]
-        if training:
-            raise ModelError(
-                f"The model is in train mode at {', '.join(training[:3])}{' …' if len(training) > 3 else ''}. "
-                "Call model.module.eval() first."
-            )
+        modes.require_eval(self.module)
 
-    @contextmanager
-    def frozen(self, seed: int) -> Iterator[None]:
+    def frozen(self, seed: int) -> AbstractContextManager[None]:
         """For the time of a method: eval mode and no gradients for the weights; then everything as it was before.
 
         A module that draws random numbers draws them from `seed`. Restores modes, `requires_grad`, gradients and the
         global random state, also after an exception. Freezing is also what makes a method fast: a backward pass to the
         input then computes no weight gradients.
         """
-        modes = [(part, part.training) for part in self.module.modules()]
-        wanted = [(p, p.requires_grad) for p in self.module.parameters()]
-        cuda = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=cuda):
-            # Not torch.manual_seed, which would also seed devices that are not restored.
-            torch.default_generator.manual_seed(seed)
-            if cuda:
-                torch.cuda.manual_seed(seed)
-            try:
-                self.module.eval()
-                for parameter, _ in wanted:
-                    parameter.requires_grad_(False)
-                yield
-            finally:
-                for part, mode in modes:
-                    part.training = mode
-                for parameter, flag in wanted:
-                    parameter.requires_grad_(flag)
+        return modes.frozen(self.module, self.device, seed)
 
     def fingerprint(self) -> str:
         """A SHA-256 of the weights, the structure, the preprocessing and the class names."""
         # Of a traced graph, only str shows the code.
-        return fingerprint(self.module.state_dict(), json.dumps(asdict(self.card), sort_keys=True), str(self.module))
+        return fingerprint(self.module.state_dict(), json.dumps(self.card.told(), sort_keys=True), str(self.module))
 
     def slice(
         self,
@@ -239,9 +207,7 @@ class Model:
 
     def probe(self) -> torch.Tensor:
         """Two inputs `(2, *input_shape)` of seeded noise within the bounds, to try the network on."""
-        low, high = self.bounds if self.bounds is not None else (-1.0, 1.0)
-        noise = torch.rand(2, *self.input_shape, generator=torch.Generator().manual_seed(0), dtype=self.dtype)
-        return (low + (high - low) * noise).to(self.device)
+        return inputs.draw_probe(self.card, self.dtype, self.device)
 
     @classmethod
     def load(
@@ -283,6 +249,16 @@ class Model:
     def save(self, path: str | Path) -> Path:
         """Write weights and card to one `.safetensors` file, atomically."""
         return formats.write(Path(path), self.module, self.card)
+
+
+def _shape(input_shape: Sequence[int] | None, inputs: Nest | None) -> tuple[int, ...]:
+    if input_shape is not None:
+        return tuple(input_shape)
+    if inputs is None:
+        raise InputError(
+            "A model needs the shape of one input (input_shape=…), or its tensors by name (inputs=Nest(…))."
+        )
+    return (inputs.width,)
 
 
 def _are_probabilities(logits: torch.Tensor) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from modelkeep.core.formats.factory import SPEC, build, build_ours
 from modelkeep.core.formats.onnx import read_onnx
 from modelkeep.core.formats.pt2 import read_pt2
 from modelkeep.core.formats.weights import load_weights, read_weights, write_weights
+from modelkeep.core.nest import Nest
 
 __all__ = ["read", "write"]
 
@@ -62,7 +63,7 @@ def write(path: str | Path, module: nn.Module, card: Card) -> Path:
         raise InputError(f"A model is saved as a '.safetensors' file. Got '{path}'.")
     _refuse_damaged(module, "The module")
     try:
-        return write_weights(path, module, {"schema": SCHEMA, "card": asdict(card)})
+        return write_weights(path, module, {"schema": SCHEMA, "card": card.told()})
     except TypeError as error:
         raise InputError(
             f"The arguments of the architecture must be JSON values: {error}. Got {card.arguments}."
@@ -142,6 +143,9 @@ def _tensors_and_card(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, An
 def _card(known: dict[str, Any], source: object) -> Card:
     from pydantic import TypeAdapter, ValidationError
 
+    if known.get("inputs") is not None:  # what follows from it need not be said
+        nest = TypeAdapter(Nest).validate_python(known["inputs"])
+        known = {"bounds": None, **known, "input_shape": (nest.width,)}
     missing = [name for name in ("input_shape", "classes") if name not in known]
     if missing:
         wanted = ", ".join(f"{name}=…" for name in missing)

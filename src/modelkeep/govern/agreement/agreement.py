@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 
-from modelkeep.core.card import Card
+from modelkeep.core.card import Card, leave_out_defaults
 from modelkeep.core.errors import GovernError, InputError
 from modelkeep.core.formats.factory import SPEC
 from modelkeep.core.model import Model
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from modelkeep.govern.consent.policy import Policy
 
 
+def _write_card(card: Card, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    """The card as agreements of every version have it, so that their fingerprints stay."""
+    return leave_out_defaults(write(card))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
     """Everything that decides what the parties do together. Nothing starts unless all have signed the same one.
@@ -49,7 +54,7 @@ class Agreement:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: str
-    card: Card
+    card: Annotated[Card, WrapSerializer(_write_card)]
     cuts: tuple[Place, ...]
     holders: tuple[str, ...]
     data: Material
