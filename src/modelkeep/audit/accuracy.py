@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from modelkeep.audit.findings import Finding, Section
+from modelkeep.audit.guessing import judge_guessing
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare
@@ -16,14 +17,13 @@ from modelkeep.report.picture import Picture
 
 @declare("check", "accuracy", access="labels")
 class CheckAccuracy:
-    """Accuracy against the share of the largest class, and the recall of each class."""
+    """Accuracy against that of a guess and of a constant answer, and the recall of each class."""
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Measure on all data."""
         right = torch.cat([model.predict(x).cpu() == y for x, y in data.batches(512)])
         accuracy = Estimate.rate(int(right.sum()), len(data))
         counts = data.y.bincount(minlength=len(data.classes))
-        majority = int(counts.max()) / len(data)
         recalls = {
             name: Estimate.rate(int(right[data.y == label].sum()), int(counts[label]))
             for label, name in enumerate(data.classes)
@@ -40,32 +40,12 @@ class CheckAccuracy:
             "Is it right?",
             "The model's own answers on data with known labels.",
             (Measure("accuracy", accuracy), Measure(f"recall of its weakest class, '{worst_name}'", worst)),
-            (_verdict(accuracy, majority, worst_name, worst),),
+            (judge_guessing(accuracy, counts.tolist(), data.classes) or _verdict(accuracy, worst_name, worst),),
             (picture,),
         )
 
 
-def _verdict(accuracy: Estimate, majority: float, worst_name: str, worst: Estimate) -> Finding:
-    if accuracy.low <= majority < accuracy.value:
-        return Finding(
-            id="accuracy.unclear",
-            severity="unclear",
-            title="Too few examples to tell it from always guessing the largest class",
-            measured=f"It is right on {percent(accuracy.value)} (at least {percent(accuracy.low)}); the largest "
-            f"class makes up {percent(majority)}.",
-            meaning="It may have learned its task or not.",
-            remedy="Give more examples.",
-        )
-    if accuracy.low <= majority:
-        return Finding(
-            id="accuracy.no-better-than-guessing",
-            severity="high",
-            title="It is no better than always guessing the largest class",
-            measured=f"It is right on {percent(accuracy.value)}; the largest class makes up {percent(majority)}.",
-            meaning="The other findings say little about a model that has not learned its task.",
-            remedy="Check that the preprocessing, the order of the classes and the weights are the right ones.",
-            weight=2.0,
-        )
+def _verdict(accuracy: Estimate, worst_name: str, worst: Estimate) -> Finding:
     if worst.high < accuracy.low:
         return Finding(
             id="accuracy.weak-class",
