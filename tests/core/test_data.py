@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from modelkeep import Data
 from modelkeep.core.errors import DataError, InputError
+from modelkeep.core.nest import Leaf, Nest
 
 
 def _numbered(labels: list[int], classes: int = 4) -> Data:
@@ -147,6 +148,7 @@ def test_other_requests_that_make_no_sense() -> None:
         ({"y": torch.tensor([0, 1, 4])}, r"must lie in 0\.\.3 .* Got 0\.\.4"),
         ({"y": torch.tensor([-1, 1, 2])}, r"Got -1\.\.2"),
         ({"features": ("a", "b")}, r"names 2 features, but its examples have shape \(1,\)"),
+        ({"nest": Nest((Leaf("a", (2,)),))}, r"packs 2 numbers, but its examples have shape \(1,\)"),
         ({"bounds": (0.0, 1.0)}, r"lie in \(0.0, 1.0\), but they span \[0.0, 2.0\]"),
     ],
 )

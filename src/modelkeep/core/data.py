@@ -1,4 +1,4 @@
-"""Data: tensors with labels, names and provenance; seeded splits and batches."""
+"""Data: examples with labels, names and provenance; seeded splits and batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from itertools import pairwise
 import torch
 
 from modelkeep.core.errors import DataError, InputError, unknown_class
+from modelkeep.core.examples import Stored, in_parts, read, read_ahead
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.nest import Nest
+from modelkeep.core.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +20,12 @@ class Data:
     """Examples `x: (n, ...)` float32 with labels `y: (n,)` int64 in `range(len(classes))`.
 
     `source` says where the data came from; `bounds` is the range that every value of `x` lies in (for images
-    usually 0 to 1), or None where there is none; `features` names the columns of a table.
+    usually 0 to 1), or None where there is none; `features` names the columns of a table; `nest` says which tensors
+    are packed in a row, and `tokenizer` turns the token ids of a text back into words.
+
+    `x` may be a `Stored` tensor, whose rows stay on disk until they are read. Batches, splits, samples and
+    fingerprints are the same bits as in memory, and `rows` and `batches` give ordinary tensors. What computes on the
+    whole of `x` reads it, up to 1 GiB.
     """
 
     x: torch.Tensor
@@ -27,11 +35,16 @@ class Data:
     source: str = "memory"
     features: tuple[str, ...] | None = None
     bounds: tuple[float, float] | None = None
+    nest: Nest | None = None
+    tokenizer: Tokenizer | None = None
 
     def __post_init__(self) -> None:
         x, y = self.x, self.y
-        if x.dtype != torch.float32 or not torch.isfinite(x).all():
-            raise DataError(f"The examples of '{self.name}' must be finite float32 numbers. Got {_describe(x)}.")
+        stored = isinstance(x, Stored)  # its values are checked when they are read
+        if x.dtype != torch.float32 or not (stored or torch.isfinite(x).all()):
+            raise DataError(
+                f"The examples of '{self.name}' must be finite float32 numbers. Got {_describe(x, self.features)}."
+            )
         if y.dtype != torch.int64 or y.shape != x.shape[:1]:
             raise DataError(
                 f"The labels of '{self.name}' must be int64 of shape ({len(x)},). "
@@ -46,7 +59,12 @@ class Data:
             raise DataError(
                 f"'{self.name}' names {len(self.features)} features, but its examples have shape {tuple(x.shape[1:])}."
             )
-        if self.bounds is not None and len(x):
+        if self.nest is not None and x.shape[1:] != (self.nest.width,):
+            raise DataError(
+                f"The nest of '{self.name}' packs {self.nest.width} numbers, but its examples have shape "
+                f"{tuple(x.shape[1:])}. Use nest.pack({{…}})."
+            )
+        if self.bounds is not None and len(x) and not stored:
             low, high = float(x.min()), float(x.max())
             if low < self.bounds[0] or high > self.bounds[1]:
                 raise DataError(f"'{self.name}' says its values lie in {self.bounds}, but they span [{low}, {high}].")
@@ -71,6 +89,11 @@ class Data:
     def of_class(self, name: str) -> Data:
         """Only the examples of one class."""
         return self.take(torch.nonzero(self.y == self.class_index(name)).flatten())
+
+    def rows(self, index: torch.Tensor | Sequence[int]) -> torch.Tensor:
+        """The examples at `index`, in memory: `(len(index), ...)`."""
+        chosen: torch.Tensor = read(self.x[torch.as_tensor(index, dtype=torch.int64)])
+        return chosen
 
     def take(self, index: torch.Tensor | Sequence[int]) -> Data:
         """The examples at `index`, in that order."""
@@ -113,10 +136,10 @@ class Data:
         if size < 1:
             raise InputError(f"A batch holds at least one example. Got size {size}.")
         if seed is None:
-            yield from zip(torch.split(self.x, size), torch.split(self.y, size), strict=True)
+            yield from zip(in_parts(self.x, size), torch.split(self.y, size), strict=True)
             return
-        for index in torch.split(_permutation(len(self), seed), size):
-            yield self.x[index], self.y[index]
+        order = torch.split(_permutation(len(self), seed), size)
+        yield from zip(read_ahead(self.x[index] for index in order), (self.y[index] for index in order), strict=True)
 
     def fingerprint(self) -> str:
         """A SHA-256 of the examples, the labels and the class names."""
@@ -127,6 +150,28 @@ def _permutation(n: int, seed: int) -> torch.Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
 
 
-def _describe(x: torch.Tensor) -> str:
-    bad = "" if not x.dtype.is_floating_point or torch.isfinite(x).all() else " with NaN or infinite values"
-    return f"{x.dtype} of shape {tuple(x.shape)}{bad}"
+def _describe(x: torch.Tensor, features: Sequence[str] | None) -> str:
+    words = f"{x.dtype} of shape {tuple(x.shape)}"
+    if not x.dtype.is_floating_point or torch.isfinite(x).all():
+        return words
+    return f"{words} with NaN or infinite values: {describe_bad(x, features)}"
+
+
+def describe_bad(x: torch.Tensor, features: Sequence[str] | None = None, rows: torch.Tensor | None = None) -> str:
+    """Which values of `x: (n, ...)` are not finite, for a sentence. `rows` are the numbers of the rows.
+
+    >>> describe_bad(torch.tensor([[1.0, 2.0], [torch.nan, 3.0]]), ("age", "height"))
+    "row 1, column 'age' is nan (1 such value in 1 row; rows count from 0)"
+    """
+    bad = torch.nonzero(~torch.isfinite(x))
+    first, place = int(bad[0, 0]), tuple(bad[0, 1:].tolist())
+    value = float(x[(first, *place)])
+    row = first if rows is None else int(rows[first])
+    where = f"column {features[place[0]]!r}" if features is not None else f"at {place}"
+    if features is None and len(place) == 1:
+        where = f"column {place[0]}"
+    count, in_rows = len(bad), len(set(bad[:, 0].tolist()))
+    return (
+        f"row {row}, {where} is {value:g} ({count:,} such value{'s' * (count > 1)} in {in_rows:,} "
+        f"row{'s' * (in_rows > 1)}; rows count from 0)"
+    )

@@ -10,6 +10,7 @@ import torch
 from modelkeep.core.card import Card, class_names
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, join_names
+from modelkeep.core.examples import read
 
 
 def check_inputs(
@@ -27,6 +28,8 @@ def check_inputs(
         raise InputError(f"Inputs must have shape ({wanted}). Got {tuple(x.shape)}.{_advice(nest is not None)}")
     if x.dtype not in (dtype, torch.float32):
         raise InputError(f"Inputs must be {dtype}, as the model's weights are. Got {x.dtype}.")
+    x = read(x)
+    assert isinstance(x, torch.Tensor)
     if len(x) == 0:
         raise InputError("Inputs must hold at least one example. Got none.")
     if not torch.isfinite(x).all():

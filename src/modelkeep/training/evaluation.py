@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelError
+from modelkeep.core.examples import in_parts
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.training.parallel import ALONE, Group
@@ -26,7 +27,7 @@ def evaluate(model: Model, data: Data, batch_size: int = 512, group: Group = ALO
     totals = torch.zeros(3, dtype=torch.float64, device=model.device)
     own = slice(group.rank, None, group.size)
     with torch.no_grad():
-        for x, y in zip(torch.split(data.x[own], batch_size), torch.split(data.y[own], batch_size), strict=True):
+        for x, y in zip(in_parts(data.x[own], batch_size), torch.split(data.y[own], batch_size), strict=True):
             logits, labels = model.forward(x.to(model.device, model.dtype)), y.to(model.device)
             losses = cross_entropy(logits, labels, reduction="none").double()
             totals += torch.stack([losses.sum(), losses.square().sum(), (logits.argmax(1) == labels).sum()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
@@ -23,6 +24,7 @@ from modelkeep.training import interruption, parallel
 from modelkeep.training.batches import Batches, derive_seed, part_seed, parts_of
 from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.evaluation import evaluate
+from modelkeep.training.feed import Feed
 from modelkeep.training.history import Evaluation, Fitted, Meter, best_of
 from modelkeep.training.objectives import Objective, OwnGradients, Stateful, gradients_of, name_of
 from modelkeep.training.part import load_into, tensors_of, train_mode, training_part
@@ -64,7 +66,11 @@ def fit(
     with training_part(model, recipe) as parameters:
         run = _Run(model, data, objective, recipe, seed, held_out, parameters)
         run.start(path)
-        with interruption.hold_back(path is not None) as interrupted, progress.task("training", run.total) as task:
+        with (
+            closing(run.feed),
+            interruption.hold_back(path is not None) as interrupted,
+            progress.task("training", run.total) as task,
+        ):
             task.advance(run.step)
             written = shown = perf_counter()
             while not run.stopped and not interrupted():
@@ -101,7 +107,6 @@ class _Run:
         self.model, self.held_out = model, held_out
         self.objective, self.recipe, self.seed = objective, recipe, seed
         self.parameters = parameters
-        self.x, self.y = data.x.to(model.dtype), data.y
         self.group = parallel.group()
         if self.group.size > 1 and isinstance(objective, OwnGradients | Stateful):
             raise InputError("An objective that keeps state or computes its own gradients trains in one process only.")
@@ -109,6 +114,7 @@ class _Run:
             raise InputError("An objective that computes its own gradients needs whole batches: micro_batches=1.")
         self.batches = Batches(len(data), recipe, seed)
         self.total = recipe.total(self.batches.per_epoch)
+        self.feed = Feed(data, self.batches, model.dtype, self.total)
         self.optimizer = recipe.optimizer.build(parameters)
         self.differentiate = gradients_of(objective)
         self.on_cpu = model.device.type == "cpu"
@@ -148,8 +154,7 @@ class _Run:
     def take_step(self) -> None:
         """One update of the weights."""
         model, number = self.model, self.step
-        index = self.batches.index(number)
-        x, y = self.x.index_select(0, index), self.y.index_select(0, index)
+        x, y, index = self.feed.batch(number)
         if not self.on_cpu:
             x, y = x.to(model.device), y.to(model.device)
         if self.recipe.augmentation is not None:

@@ -257,7 +257,7 @@ def test_open_says_what_is_wrong_with_a_path(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no dataset 'digitz'"):
         datasets.open("digitz")
     (tmp_path / "a.xlsx").write_bytes(b"")
-    with pytest.raises(DataError, match=r"read from \.npz, \.csv, \.parquet"):
+    with pytest.raises(DataError, match=r"read from \.npz, \.npy, \.safetensors, \.csv, \.parquet"):
         datasets.open(tmp_path / "a.xlsx")
 
 

@@ -15,6 +15,7 @@ from modelkeep.core.errors import DataError, bad_parameter
 from modelkeep.core.tokenizer import Tokenizer
 from modelkeep.zoo.datasets import cache as _cache
 from modelkeep.zoo.datasets import catalogue, user_files
+from modelkeep.zoo.datasets.arrays import IN_MEMORY
 from modelkeep.zoo.datasets.dataset import DataSet, Part
 from modelkeep.zoo.datasets.summary import Summary, summarise
 from modelkeep.zoo.datasets.tables import Missing
@@ -113,14 +114,15 @@ def open(
     missing: Missing = "refuse",
     part: Part = "train",
     shape: tuple[int, ...] | None = None,
+    in_memory: int = IN_MEMORY,
     cache: str | Path | None = None,
 ) -> Data:
     """Data from a file or folder of yours, or a built-in set by its name.
 
     Args:
-        source: `.npz` (arrays x and y, optionally classes), `.csv` or `.parquet` (a table with a label column), a
-            folder with one sub-folder of pictures per class, pictures without labels (a folder of them, or one), or
-            the name of a built-in set.
+        source: `.npz`, `.safetensors` or a folder of `.npy` (arrays x and y, optionally classes), `.csv` or
+            `.parquet` (a table with a label column), a folder with one sub-folder of pictures per class, pictures
+            without labels (a folder of them, or one), or the name of a built-in set.
         label: The column of a table that holds the class.
         ignore: Columns of a table to leave out.
         missing: What to do with missing values in a table: "refuse" them, "indicate" them by added features, or
@@ -128,11 +130,15 @@ def open(
         part: The part of a built-in set.
         shape: (channels, height, width) that your pictures are brought to, cropped in the middle and scaled; without
             it they must be of one size.
-        cache: Where the built-in sets are kept.
+        in_memory: Examples of yours that take up to this many bytes as float32 are read into memory. More of them
+            stay on disk and are read when they are used, with the same results.
+        cache: Where the built-in sets, fingerprints and unpacked arrays are kept.
     """
     path = Path(source).expanduser()
     if path.exists():
-        return user_files.read(path, label=label, ignore=ignore, missing=missing, shape=shape)
+        return user_files.read(
+            path, label=label, ignore=ignore, missing=missing, shape=shape, in_memory=in_memory, cache=cache
+        )
     if isinstance(source, Path) or path.suffix or "/" in str(source):
         raise DataError(f"There is nothing at {source}.")
     return load(str(source), part, cache=cache)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +20,38 @@ from torch.utils.data import Dataset
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError, MissingExtra
+from modelkeep.zoo.datasets.arrays import IN_MEMORY, UNLABELLED, assemble
+from modelkeep.zoo.datasets.kept import Kept, stamp, unpack_member
+from modelkeep.zoo.datasets.mapped import map_member, map_npy, map_safetensors, member_size
 from modelkeep.zoo.datasets.photos import decode_photos, is_grey
 from modelkeep.zoo.datasets.tables import Column, Missing, column, encode
 
-_UNLABELLED = "unlabelled"
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 
 
-def read(path: Path, *, label: str, ignore: Sequence[str], missing: Missing, shape: tuple[int, ...] | None) -> Data:
+def read(
+    path: Path,
+    *,
+    label: str,
+    ignore: Sequence[str],
+    missing: Missing,
+    shape: tuple[int, ...] | None,
+    in_memory: int = IN_MEMORY,
+    cache: str | Path | None = None,
+) -> Data:
     """The data at `path`, by the kind of file that it is."""
-    if path.is_dir():
+    if path.is_dir() and (path / "x.npy").exists():
+        data = _npy(path / "x.npy", in_memory, cache)
+    elif path.is_dir():
         data = _image_folder(path, shape)
     elif path.suffix.lower() in PICTURES:
-        data = _pictures([(path, 0)], (_UNLABELLED,), shape)
+        data = _pictures([(path, 0)], (UNLABELLED,), shape)
     elif path.suffix == ".npz":
-        data = npz(path)
+        data = npz(path, in_memory, cache)
+    elif path.suffix == ".npy":
+        data = _npy(path, in_memory, cache)
+    elif path.suffix == ".safetensors":
+        data = _safetensors(path, in_memory, cache)
     elif path.suffix in (".csv", ".parquet"):
         columns = _csv(path) if path.suffix == ".csv" else _parquet(path)
         if unknown := [name for name in ignore if name not in columns]:
@@ -40,33 +60,78 @@ def read(path: Path, *, label: str, ignore: Sequence[str], missing: Missing, sha
         data = encode(columns, label, name=path.stem, missing=missing)
     else:
         raise DataError(
-            f"Cannot tell what {path} is. Data is read from .npz, .csv, .parquet, a picture or a folder of pictures."
+            f"Cannot tell what {path} is. Data is read from .npz, .npy, .safetensors, .csv, .parquet, a picture or a "
+            "folder of pictures."
         )
     return replace(data, name=path.stem, source=str(path.resolve()))
 
 
-def npz(path: Path) -> Data:
+def npz(path: Path, in_memory: int = IN_MEMORY, cache: str | Path | None = None) -> Data:
     """Arrays `x` and `y`, and optionally `classes` (names), `features` (names) and `bounds` (low, high).
 
     Bytes of three or more dimensions are images and become 0..1; everything else stays as it is.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+            large = 4 * member_size(path, "x") > in_memory
+            arrays: dict[str, Any] = {name: found[name] for name in found.files if name != "x" or not large}
+        if large:
+            arrays["x"] = map_member(path, "x", partial(unpack_member, cache=cache))
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise DataError(f"{path} cannot be read as .npz: {error}. Objects (pickles) are refused.") from error
+    return _from_arrays(path, arrays, in_memory, Kept(stamp([path]), cache))
+
+
+def _npy(path: Path, in_memory: int, cache: str | Path | None) -> Data:
+    """Examples in `x.npy` and labels in `y.npy` (also `x_train.npy` and `y_train.npy`, `images.npy` and `labels.npy`).
+
+    `classes.npy`, `features.npy` and `bounds.npy` beside them mean what they mean in an .npz. Without labels, all
+    examples are of the one class "unlabelled".
+    """
+    words = {"x": "y", "X": "y", "images": "labels", "inputs": "labels"}
+    named = "".join(words.get(word, word) for word in re.split(r"([-_.])", path.stem))
+    arrays: dict[str, Any] = {"x": map_npy(path)}
+    if named != path.stem and path.with_name(f"{named}.npy").exists():
+        arrays["y"] = _load_npy(path.with_name(f"{named}.npy"))
+    for name in ("classes", "features", "bounds"):
+        if path.with_name(f"{name}.npy").exists():
+            arrays[name] = _load_npy(path.with_name(f"{name}.npy"))
+    return _from_arrays(path, arrays | {"y": arrays.get("y")}, in_memory, Kept(stamp([path]), cache))
+
+
+def _load_npy(path: Path) -> NDArray[Any]:
+    try:
+        found: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as an array: {error}. Objects (pickles) are refused.") from error
+    return found
+
+
+def _safetensors(path: Path, in_memory: int, cache: str | Path | None) -> Data:
+    """Tensors `x` and `y`, and in the header optionally `classes`, `features` and `bounds` as JSON lists."""
+    tensors, texts = map_safetensors(path)
+    arrays: dict[str, Any] = {name: one if name == "x" else one.all() for name, one in tensors.items()}
+    for name in ("classes", "features", "bounds"):
+        if name in texts:
+            arrays[name] = json.loads(texts[name])
+    return _from_arrays(path, arrays, in_memory, Kept(stamp([path]), cache))
+
+
+def _from_arrays(path: Path, arrays: Mapping[str, Any], in_memory: int, fingerprints: Kept) -> Data:
     if not {"x", "y"} <= set(arrays):
         raise DataError(f"{path.name} must hold the arrays 'x' and 'y'. It holds: {', '.join(arrays) or 'nothing'}.")
     bounds = tuple(float(value) for value in arrays["bounds"]) if "bounds" in arrays else None
     if bounds is not None and len(bounds) != 2:
         raise DataError(f"'bounds' in {path.name} must be (low, high). Got {bounds}.")
-    return _assemble(
+    return assemble(
         arrays["x"],
         arrays["y"],
         [str(name) for name in arrays["classes"]] if "classes" in arrays else None,
         path.stem,
         features=tuple(str(name) for name in arrays["features"]) if "features" in arrays else None,
         bounds=(bounds[0], bounds[1]) if bounds is not None else None,
+        in_memory=in_memory,
+        fingerprints=fingerprints,
     )
 
 
@@ -85,7 +150,7 @@ def _image_folder(path: Path, shape: tuple[int, ...] | None = None) -> Data:
             f"{path} must hold a sub-folder with pictures ({', '.join(PICTURES)}) for each class. "
             + (f"There are none in: {', '.join(empty)}." if empty else "It has no sub-folders and no pictures.")
         )
-    return _pictures(found, tuple(folder.name for folder in folders) or (_UNLABELLED,), shape)
+    return _pictures(found, tuple(folder.name for folder in folders) or (UNLABELLED,), shape)
 
 
 def _pictures(found: list[tuple[Path, int]], classes: tuple[str, ...], shape: tuple[int, ...] | None) -> Data:
@@ -124,46 +189,7 @@ def from_torch(dataset: Dataset[Any], *, classes: Sequence[str] | None = None, n
         shapes = sorted({tuple(x.shape) for x in xs})
         raise DataError(f"The examples of the torch Dataset must have one shape. Got {shapes or 'no examples'}.")
     named = classes if classes is not None else getattr(dataset, "classes", None)
-    return _assemble(torch.stack(xs).numpy(), np.array(ys), None if named is None else list(named), name)
-
-
-def _assemble(
-    x: NDArray[Any],
-    y: NDArray[Any],
-    classes: Sequence[str] | None,
-    name: str,
-    features: tuple[str, ...] | None = None,
-    bounds: tuple[float, float] | None = None,
-) -> Data:
-    if x.dtype.kind not in "fiub" or y.dtype.kind not in "iuUb" or y.ndim != 1:
-        raise DataError(
-            f"'x' must be numbers and 'y' a list of whole numbers or of class names. Got {x.dtype} {x.shape} and "
-            f"{y.dtype} {y.shape}."
-        )
-    if y.dtype.kind == "U":
-        classes = [str(value) for value in np.unique(y)] if classes is None else list(classes)
-        unknown = sorted(set(y.tolist()) - set(classes))
-        if unknown:
-            raise DataError(f"'y' holds {unknown[0]!r}, which is not among the classes {', '.join(classes)}.")
-        numbers = {text: number for number, text in enumerate(classes)}
-        y = np.array([numbers[text] for text in y.tolist()], dtype=np.int64)
-    if classes is None:
-        classes = [str(number) for number in range(int(y.max()) + 1)] if len(y) else []
-    if x.dtype == np.uint8 and x.ndim >= 3:
-        if x.ndim == 4 and x.shape[1] not in (1, 3, 4) and x.shape[3] in (1, 3, 4):
-            raise DataError(
-                f"The images have shape {x.shape}, with the channels last. Use x.transpose(0, 3, 1, 2): channels first."
-            )
-        x = x[:, None] if x.ndim == 3 else x
-        x, bounds = x.astype(np.float32) / 255, (0.0, 1.0)
-    return Data(
-        torch.from_numpy(x.astype(np.float32)),
-        torch.from_numpy(y.astype(np.int64)),
-        tuple(classes),
-        name,
-        features=features,
-        bounds=bounds,
-    )
+    return assemble(torch.stack(xs).numpy(), np.array(ys), None if named is None else list(named), name)
 
 
 def _csv(path: Path) -> dict[str, Column]:
