@@ -17,6 +17,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@# Its own pins would bring an old requests and a torchvision that does not work beside a CPU torch.
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps torchattacks
+	@# The independent answer that our accounting is tested against; it wants an old attrs, and runs with a new one.
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps dp-accounting absl-py
 	@touch $(STAMP)
 
 system:

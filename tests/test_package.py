@@ -92,6 +92,8 @@ EXPORTS = {
         ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask covered execute picture
         scene tokens
     """,
+    "privacy": "DPSGD PrivatelyTrained",
+    "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture Table attack_page bias_page
         completion_page explain_examples explanations_page hardening_page measure_bias

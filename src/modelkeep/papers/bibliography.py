@@ -32,8 +32,10 @@ def cite(text: str) -> tuple[str, ...]:
 
 
 _TABLE = """
+Abadi2016 | Martin Abadi et al. | Deep learning with differential privacy | CCS
 Andriushchenko2020 | Maksym Andriushchenko et al. | Square Attack: a query-efficient black-box adversarial attack via random search | ECCV
 Athalye2018 | Anish Athalye, Nicholas Carlini, David Wagner | Obfuscated gradients give a false sense of security | ICML
+Balle2018 | Borja Balle, Yu-Xiang Wang | Improving the Gaussian mechanism for differential privacy: analytical calibration and optimal denoising | ICML
 Carlini2017 | Nicholas Carlini, David Wagner | Towards evaluating the robustness of neural networks; Adversarial examples are not easily detected | S&P; AISec
 Chen2020 | Jianbo Chen, Michael Jordan, Martin Wainwright | HopSkipJumpAttack: a query-efficient decision-based attack | S&P
 Chen2023 | Yanjiao Chen et al. | D-DAE: defense-penetrating model extraction attacks | S&P
@@ -49,6 +51,7 @@ Espeholt2018 | Lasse Espeholt et al. | IMPALA: scalable distributed deep-RL with
 Fortunato2018 | Meire Fortunato et al. | Noisy networks for exploration | ICLR
 Golub1999 | Todd Golub et al. | Molecular classification of cancer: class discovery and class prediction by gene expression monitoring | Science
 Goodfellow2015 | Ian Goodfellow, Jonathon Shlens, Christian Szegedy | Explaining and harnessing adversarial examples | ICLR
+Gopi2021 | Sivakanth Gopi, Yin Tat Lee, Lukas Wutschitz | Numerical composition of differential privacy | NeurIPS
 Gu2014 | Shixiang Gu, Luca Rigazio | Towards deep neural network architectures robust to adversarial examples | arXiv 1412.5068
 He2015 | Kaiming He et al. | Delving deep into rectifiers: surpassing human-level performance on ImageNet classification | ICCV
 He2016 | Kaiming He et al. | Deep residual learning for image recognition | CVPR
@@ -58,6 +61,7 @@ Hinton2015 | Geoffrey Hinton, Oriol Vinyals, Jeff Dean | Distilling the knowledg
 Holm1979 | Sture Holm | A simple sequentially rejective multiple test procedure | Scandinavian Journal of Statistics
 Hu2023 | Kai Hu et al. | Unlocking deterministic robustness certification on ImageNet | NeurIPS
 Hudson2018 | Drew Hudson, Christopher Manning | Compositional attention networks for machine reasoning | ICLR
+Humphries2023 | Thomas Humphries et al. | Investigating membership inference attacks under data dependencies | CSF
 Jaderberg2017 | Max Jaderberg et al. | Population based training of neural networks | arXiv 1711.09846
 Jagielski2020 | Matthew Jagielski et al. | High accuracy and high fidelity extraction of neural networks | USENIX Security
 Jamieson2016 | Kevin Jamieson, Ameet Talwalkar | Non-stochastic best arm identification and hyperparameter optimization | AISTATS
@@ -71,12 +75,13 @@ Kurakin2016 | Alexey Kurakin, Ian Goodfellow, Samy Bengio | Adversarial examples
 Lee2019 | Taesung Lee et al. | Defending against neural network model stealing attacks using deceptive perturbations | IEEE Security and Privacy Workshops
 Leino2018 | Klas Leino et al. | Influence-directed explanations for deep convolutional networks | ITC
 Leino2022 | Klas Leino | Identifying, Analyzing, and Addressing Weaknesses in Deep Networks | PhD thesis CMU-CS-22-104, Carnegie Mellon University
-Li2022 | Oscar Li et al. | Label leakage and protection in two-party split learning | ICLR
+Li2022 | Oscar Li et al.; Xuechen Li et al. | Label leakage and protection in two-party split learning; Large language models can be strong differentially private learners | ICLR; ICLR
 Lukas2022 | Nils Lukas et al. | SoK: how robust is image classification deep neural network watermarking? | S&P
 Luo2015 | Yan Luo et al. | Foveation-based mechanisms alleviate adversarial examples | arXiv 1511.06292
 Madry2018 | Aleksander Madry et al. | Towards deep learning models resistant to adversarial attacks | ICLR
 Martic2018 | Miljan Martic, Jan Leike, Andrew Trask et al. | Scaling shared model governance via model splitting | arXiv 1812.05979; also as submitted to ICLR 2019
 Metzen2017 | Jan Hendrik Metzen et al. | On detecting adversarial perturbations | ICLR
+Mironov2019 | Ilya Mironov, Kunal Talwar, Li Zhang | Rényi differential privacy of the sampled Gaussian mechanism | arXiv 1908.10530
 Mnih2016 | Volodymyr Mnih et al. | Asynchronous methods for deep reinforcement learning | ICML
 Moosavi2016 | Seyed-Mohsen Moosavi-Dezfooli, Alhussein Fawzi, Pascal Frossard | DeepFool: a simple and accurate method to fool deep neural networks | CVPR
 Nguyen2018 | Linh Nguyen, Sky Wang, Arunesh Sinha | A learning and masking approach to secure learning | GameSec
@@ -107,6 +112,7 @@ Wong2020 | Eric Wong, Leslie Rice, Zico Kolter | Fast is better than free: revis
 Xie2018 | Cihang Xie et al. | Mitigating adversarial effects through randomization | ICLR
 Xie2019 | Cihang Xie et al. | Improving transferability of adversarial examples with input diversity; Feature denoising for improving adversarial robustness | CVPR
 Xu2018 | Weilin Xu, David Evans, Yanjun Qi | Feature squeezing: detecting adversarial examples in deep neural networks | NDSS
+Yeom2018 | Samuel Yeom et al. | Privacy risk in machine learning: analyzing the connection to overfitting | CSF
 Zhang2019 | Hongyang Zhang et al. | Theoretically principled trade-off between robustness and accuracy | ICML
 Zhou2004 | Dengyong Zhou et al. | Learning with local and global consistency | NeurIPS
 """  # noqa: E501
