@@ -157,7 +157,9 @@ def _parts(calls: Recorded, slopes: Sequence[torch.Tensor | None]) -> list[PerEx
     return found
 
 
-def _weighted(calls: Recorded, slopes: Sequence[torch.Tensor | None], weights: torch.Tensor) -> dict[torch.Tensor, torch.Tensor]:
+def _weighted(
+    calls: Recorded, slopes: Sequence[torch.Tensor | None], weights: torch.Tensor
+) -> dict[torch.Tensor, torch.Tensor]:
     total: dict[torch.Tensor, torch.Tensor] = {}
     with torch.no_grad():
         for part in _parts(calls, slopes):
