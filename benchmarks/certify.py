@@ -22,7 +22,7 @@ from modelkeep.certify.certification import Certify
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.objectives import EMMA
 from modelkeep.certify.training import make_orthogonal
-from modelkeep.papers.leino2022.table_6_7 import EASY, FASHION, GLORO, RECIPES, Training, trained
+from modelkeep.papers.leino2022.table_6_7 import EASY, FASHION, GLORO, RECIPES, Training, train_network
 from modelkeep.training import Objective, Recipe, Step, fit
 from modelkeep.training import cross_entropy as plain
 from modelkeep.zoo import datasets
@@ -130,7 +130,7 @@ def vra(name: str, training: Training, seed: int) -> tuple[GloRoNet, Data, float
     """The net that the recipe gives, its test set, its verified accuracy, and the seconds of the training."""
     train, test = datasets.load(name, "train"), datasets.load(name, "test")
     start = perf_counter()
-    model = trained(train, GLORO, training, seed)
+    model = train_network(train, GLORO, training, seed)
     seconds = perf_counter() - start
     return GloRoNet(model, RADIUS), test, Certify(radius=RADIUS)(model, test).verified.value, seconds
 

@@ -12,7 +12,7 @@ from modelkeep.certify.surfaces import Surface, draw_surfaces, surface
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Result
-from modelkeep.papers.leino2022.overlapping_classes import CENTRES, REACH, overlapping
+from modelkeep.papers.leino2022.overlapping_classes import CENTRES, REACH, draw_points
 
 
 def linear(weight: list[list[float]], bias: list[float], classes: tuple[str, ...]) -> Model:
@@ -116,13 +116,13 @@ def test_what_cannot_be_drawn_is_refused(thirds: Model, points: Data, small_cnn:
 
 
 def test_overlapping_classes_meet_their_neighbours_only() -> None:
-    data = overlapping(4000, seed=3)
-    assert torch.equal(data.x, overlapping(4000, seed=3).x)
-    assert not torch.equal(data.x, overlapping(4000, seed=4).x)
+    data = draw_points(4000, seed=3)
+    assert torch.equal(data.x, draw_points(4000, seed=3).x)
+    assert not torch.equal(data.x, draw_points(4000, seed=4).x)
     assert data.y.bincount().tolist() == [1000] * 4
     inside = torch.cdist(data.x, torch.tensor(list(CENTRES.values()))) <= REACH * 1.000001
     assert inside[torch.arange(4000), data.y].all()
     met = {(i, j) for i in range(4) for j in range(4) if i != j and inside[data.y == i, j].any()}
     assert met == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
     with pytest.raises(InputError, match="'n' parameter of overlapping"):
-        overlapping(0, seed=0)
+        draw_points(0, seed=0)

@@ -38,7 +38,7 @@ class PaperCurves(PaperResult, kind="paper-curves"):
         return [
             (f"{name}, {self.x_label} {x:g}", f"{show_estimate(point)} · paper {show_number(paper)}")
             for name in self.series
-            for x, point, paper in zip(self.x, self.series[name], self._printed(name), strict=True)
+            for x, point, paper in zip(self.x, self.series[name], self._paper_values(name), strict=True)
         ]
 
     def table(self) -> Table:
@@ -46,10 +46,10 @@ class PaperCurves(PaperResult, kind="paper-curves"):
         for i, x in enumerate(self.x):
             line = [f"{x:g}"]
             for name, points in self.series.items():
-                paper = self._printed(name)[i]
+                paper = self._paper_values(name)[i]
                 line.append(_short(points[i]) + ("" if paper is None else f"\npaper {paper:.3f}"))
             lines.append(line)
-        return self._laid_out([self.x_label, *self.series], lines, [])
+        return self._lay_out([self.x_label, *self.series], lines, [])
 
     def draw(self) -> Figure:
         from modelkeep.core import plots
@@ -78,7 +78,7 @@ class PaperCurves(PaperResult, kind="paper-curves"):
             legend.set_bbox_to_anchor((1, 1))
         return drawn
 
-    def _printed(self, name: str) -> tuple[float | None, ...]:
+    def _paper_values(self, name: str) -> tuple[float | None, ...]:
         return self.paper.get(name, (None,) * len(self.x))
 
 

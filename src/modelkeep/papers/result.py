@@ -39,7 +39,7 @@ class PaperResult(Result, kind="paper-result"):
     claims: tuple[Claim, ...] = ()
     other_code: str = ""
 
-    def _laid_out(self, columns: list[str], lines: list[list[str]], notes: Sequence[str]) -> Table:
+    def _lay_out(self, columns: list[str], lines: list[list[str]], notes: Sequence[str]) -> Table:
         from rich.table import Table
         from rich.text import Text
 

@@ -52,7 +52,7 @@ class PaperTable(PaperResult, kind="paper-table"):
             for c in cells:
                 lines.append(["" if row == before else row, c.column, _ours(c), show_number(c.paper)])
                 before = row
-        return self._laid_out(["", "", "ours", "paper"], lines, notes)
+        return self._lay_out(["", "", "ours", "paper"], lines, notes)
 
     def draw(self) -> Figure:
         from modelkeep.core import plots

@@ -15,7 +15,7 @@ from modelkeep.papers.leino2022.aircraft_encounters import (
     TURNS,
     WELL_CLEAR,
     advise,
-    encounters,
+    draw_encounters,
     nearest,
     separation,
 )
@@ -69,7 +69,7 @@ def test_left_and_right_are_mirrored() -> None:
 
 
 def test_a_directive_is_the_weakest_that_keeps_them_clear() -> None:
-    data = encounters(500, seed=0)
+    data = draw_encounters(500, seed=0)
     low, high = torch.tensor(list(RANGES.values()), dtype=torch.float64).T
     room = torch.stack([separation(low + (high - low) * (data.x.double() + 0.5), turn) for turn in TURNS], dim=1)
     for directive, weaker in ((1, 2), (3, 2), (0, 1), (4, 3)):
@@ -80,16 +80,16 @@ def test_a_directive_is_the_weakest_that_keeps_them_clear() -> None:
 
 
 def test_the_draw_is_balanced_seeded_and_scaled() -> None:
-    data, again, other = encounters(100, seed=0), encounters(100, seed=0), encounters(100, seed=1)
+    data, again, other = draw_encounters(100, seed=0), draw_encounters(100, seed=0), draw_encounters(100, seed=1)
     assert data.fingerprint() == again.fingerprint() != other.fingerprint()
     assert data.y.bincount().tolist() == [20] * 5
     assert data.bounds == (-0.5, 0.5)
     with pytest.raises(InputError, match="multiple of 5"):
-        encounters(7, seed=0)
+        draw_encounters(7, seed=0)
 
 
 def test_the_smallest_distance_is_that_of_all_pairs() -> None:
-    data = encounters(200, seed=0)
+    data = draw_encounters(200, seed=0)
     distances = torch.cdist(data.x.double(), data.x.double())
     apart = (data.y[:, None] - data.y[None, :]).abs()
     for steps in (1, 2):

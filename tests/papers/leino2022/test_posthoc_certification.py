@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from modelkeep import Data
-from modelkeep.papers.leino2022.posthoc_certification import POSTHOC, noisy, plain, report, trials
+from modelkeep.papers.leino2022.posthoc_certification import POSTHOC, certify_noisy, certify_plain, report, trials
 from modelkeep.papers.table import PaperTable
 from modelkeep.study import StudyResult, Trial
 from modelkeep.zoo import datasets
@@ -26,7 +26,7 @@ def done() -> StudyResult:
             return load("digits", part)
 
         patched.setattr(datasets, "load", digits)
-        return performed([Trial.of(plain, {**TINY, "attacked": 30}, 0), Trial.of(noisy, TINY, 0)])
+        return performed([Trial.of(certify_plain, {**TINY, "attacked": 30}, 0), Trial.of(certify_noisy, TINY, 0)])
 
 
 def cell(result: PaperTable, row: str, column: str) -> Any:

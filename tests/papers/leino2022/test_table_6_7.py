@@ -25,7 +25,7 @@ from modelkeep.papers.leino2022.table_6_7 import (
     TASKS,
     Training,
     report,
-    trained,
+    train_network,
     trials,
     verify_on,
 )
@@ -50,7 +50,7 @@ def test_a_trial_counts_at_least_what_the_net_itself_says(tmp_path: Path) -> Non
     with working_in(tmp_path):
         found = verify_on(train, test, 0, 0.15, GLORO, TINY, attacked=100, steps=10)
         assert (tmp_path / "training").exists()  # it can be gone on with
-    net = GloRoNet(trained(train, GLORO, TINY, 0), 0.15)
+    net = GloRoNet(train_network(train, GLORO, TINY, 0), 0.15)
     assert int((net.predict(test.x) == test.y).sum()) <= found["VRA"][0] <= found[EXACT][0]
     assert found["clean"] == [int((net.model.predict(test.x) == test.y).sum()), 200]
     assert found["PGD"][1] == 100
@@ -62,10 +62,10 @@ def test_a_trial_counts_at_least_what_the_net_itself_says(tmp_path: Path) -> Non
 def test_the_standard_network_is_the_same_with_relu() -> None:
     train = load("digits", "train").first(64)
     once = replace(TINY, recipe=Recipe(steps=1))
-    layers = [str(part) for part in trained(train, STANDARD, once, 0).module.children()]
+    layers = [str(part) for part in train_network(train, STANDARD, once, 0).module.children()]
     assert "ReLU()" in layers
     assert "MinMax()" not in layers
-    assert torch.equal(*(trained(train, STANDARD, once, 0).logits(train.x) for _ in "ab"))
+    assert torch.equal(*(train_network(train, STANDARD, once, 0).logits(train.x) for _ in "ab"))
 
 
 @pytest.mark.parametrize("size", ["small", "paper"])

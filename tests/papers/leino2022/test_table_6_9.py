@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from modelkeep import Data
-from modelkeep.papers.leino2022.table_6_9 import METHODS, PAPER, report, steepness, trials
+from modelkeep.papers.leino2022.table_6_9 import METHODS, PAPER, measure_steepness, report, trials
 from modelkeep.study import StudyResult, Trial
 from modelkeep.zoo import datasets
 from papers.leino2022.performing import performed, without
@@ -26,7 +26,9 @@ def done() -> StudyResult:
             return load("digits", part)
 
         patched.setattr(datasets, "load", digits)
-        found = performed([Trial.of(steepness, {"data": "mnist", "method": method, **TINY}, 0) for method in METHODS])
+        found = performed(
+            [Trial.of(measure_steepness, {"data": "mnist", "method": method, **TINY}, 0) for method in METHODS]
+        )
     others = [replace(record, parameters={**record.parameters, "data": "cifar-10"}) for record in found.records]
     return replace(found, records=(*found.records, *others))
 

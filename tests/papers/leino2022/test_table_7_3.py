@@ -20,8 +20,8 @@ from modelkeep.papers.leino2022 import (
 from modelkeep.papers.leino2022 import (
     table_7_3 as relaxing,
 )
-from modelkeep.papers.leino2022.overlapping_classes import overlapping
-from modelkeep.papers.leino2022.table_7_3 import GROUPS, GUARANTEES, relax, wanted
+from modelkeep.papers.leino2022.overlapping_classes import draw_points
+from modelkeep.papers.leino2022.table_7_3 import GROUPS, GUARANTEES, find_guarantee, relax
 from modelkeep.papers.table import PaperTable
 from modelkeep.study import Record, StudyResult, Trial
 from modelkeep.zoo import datasets
@@ -92,23 +92,23 @@ def test_images_are_trained_on_and_certified(network: str) -> None:
 
 
 def test_surfaces_side_by_side() -> None:
-    drawn = pictures.decision_surfaces(0, points=200, epochs=1)
+    drawn = pictures.draw_decision_surfaces(0, points=200, epochs=1)
     assert [ax.get_title(loc="left") for ax in drawn.axes] == ["plain", "GloRo", "RT2 GloRo", "affinity GloRo"]
 
 
 @pytest.mark.usefixtures("clothes")
 def test_the_clothes_shown_are_those_that_only_the_relaxed_guarantee_holds_for() -> None:
-    found = pictures.named_clothes(0, images=1_400, epochs=15)
+    found = pictures.draw_named_clothes(0, images=1_400, epochs=15)
     assert 1 <= len(found.x) <= 16
     assert (found.sets.sum(dim=1) >= 2).all()
     assert (found.sets.sum(dim=1) <= 3).all()
 
 
 def test_guarantees_by_name() -> None:
-    data = overlapping(8, seed=0)
-    assert wanted("standard", data, "overlapping") == Standard()
-    assert wanted("RT3", data, "overlapping") == RelaxedTopK(3)
-    assert wanted("affinity", data, "overlapping") == Affinity(GROUPS["overlapping"], data.classes)
+    data = draw_points(8, seed=0)
+    assert find_guarantee("standard", data, "overlapping") == Standard()
+    assert find_guarantee("RT3", data, "overlapping") == RelaxedTopK(3)
+    assert find_guarantee("affinity", data, "overlapping") == Affinity(GROUPS["overlapping"], data.classes)
     clothes = replace(data, classes=FASHION)
     found = relaxing.affinity(clothes, "fashion-mnist")
     assert sorted(name for group in found.groups for name in group) == sorted(FASHION)

@@ -24,7 +24,7 @@ from modelkeep.papers.martic2018.settings import (
     resnet_parts,
     settings,
 )
-from modelkeep.papers.martic2018.supervised_trials import _owner, _read, built, retrain
+from modelkeep.papers.martic2018.supervised_trials import _owner, _read, build_network, retrain
 from modelkeep.study.folder import working_in
 from modelkeep.training import SGD, Recipe, StepDecay
 from modelkeep.zoo.architectures import resnet50
@@ -83,7 +83,7 @@ def test_short_schedules_have_the_same_shape(steps: int) -> None:
 def test_networks_have_the_parts_that_are_reset(network: Network) -> None:
     for setting in settings(network, "small") + settings(network, "medium")[:1]:
         shape = (3, 32, 32) if setting.data == "cifar-10" else (1, 28, 28)
-        module = built(setting, _noise(shape)).module
+        module = build_network(setting, _noise(shape)).module
         parts = resnet_parts("small") if network == "ResNet" else (*ALEXNET_PARTS, *HORIZONTAL)
         assert all(0 < part.count(module) < Part("all", ("",)).count(module) for part in parts)
 

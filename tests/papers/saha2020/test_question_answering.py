@@ -10,7 +10,7 @@ import torch
 from modelkeep.attack import PGD
 from modelkeep.core.model import Model
 from modelkeep.papers.saha2020.question_answering import CLASSES, Features, FromBank, FromPicture, Quiz, close_ups
-from modelkeep.papers.saha2020.scenes import ANSWERS, FAMILIES, LONGEST, VOCABULARY, covered
+from modelkeep.papers.saha2020.scenes import ANSWERS, FAMILIES, LONGEST, VOCABULARY, find_thing
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo.architectures import small_resnet
 from modelkeep.zoo.architectures.mac import MAC
@@ -92,5 +92,5 @@ def test_an_attack_on_the_background_leaves_things_and_question_alone(quiz: Quiz
     changed = (found.adversarial != found.original).any(dim=1)
     assert changed.any()
     for i, scene in enumerate(quiz.about[:10]):
-        assert not (changed[i] & covered(quiz.scenes[scene], PIXELS)).any()
+        assert not (changed[i] & find_thing(quiz.scenes[scene], PIXELS)).any()
     assert torch.equal(found.adversarial[:, 3], found.original[:, 3])

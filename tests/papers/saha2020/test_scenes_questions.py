@@ -20,8 +20,8 @@ from modelkeep.papers.saha2020.scenes import (
     Scene,
     Thing,
     ask,
+    draw_scene,
     execute,
-    scene,
     tokens,
 )
 
@@ -106,7 +106,7 @@ def everywhere(scene: Scene, words: list[str]) -> list[Thing]:
 @given(seed=st.integers(0, 2**32))
 def test_the_answer_is_what_the_words_say(family: str, seed: int) -> None:
     random = Random(seed)
-    things = scene(random)
+    things = draw_scene(random)
     question = ask(things, family, random)
     assert question.family == family
     assert question.answer == by_words(question, things) == execute(question.program, things)
@@ -116,7 +116,7 @@ def test_the_answer_is_what_the_words_say(family: str, seed: int) -> None:
 def test_no_question_gives_its_answer_away() -> None:
     random = Random(0)
     for _ in range(300):
-        question = ask(scene(random), random.choice(["query", "spatial"]), random)
+        question = ask(draw_scene(random), random.choice(["query", "spatial"]), random)
         if question.words[0] == "what":
             attribute = question.words[1]
             place = relation_at(list(question.words))
@@ -125,7 +125,7 @@ def test_no_question_gives_its_answer_away() -> None:
 
 def test_the_longest_question_and_all_words_fit() -> None:
     random = Random(1)
-    asked = [ask(scene(random), family, random) for _ in range(400) for family in FAMILIES]
+    asked = [ask(draw_scene(random), family, random) for _ in range(400) for family in FAMILIES]
     assert max(len(question.words) for question in asked) <= LONGEST
     assert {word for question in asked for word in question.words} == set(VOCABULARY) - {""}
     assert len(set(VOCABULARY)) == len(VOCABULARY)
@@ -137,7 +137,9 @@ def test_the_longest_question_and_all_words_fit() -> None:
 
 def test_answers_are_balanced() -> None:
     random = Random(2)
-    answers = {family: Counter(ask(scene(random), family, random).answer for _ in range(400)) for family in FAMILIES}
+    answers = {
+        family: Counter(ask(draw_scene(random), family, random).answer for _ in range(400)) for family in FAMILIES
+    }
     assert max(answers["compare"].values()) < 0.6 * 400
     for family in ("query", "count", "spatial", "logic"):
         assert max(answers[family].values()) < 0.35 * 400
@@ -147,12 +149,12 @@ def test_answers_are_balanced() -> None:
 
 
 def test_the_same_seed_asks_the_same() -> None:
-    things = scene(Random(0))
+    things = draw_scene(Random(0))
     assert ask(things, "logic", Random(7)) == ask(things, "logic", Random(7))
 
 
 def test_an_ambiguous_program_is_refused() -> None:
-    things = scene(Random(0))
+    things = draw_scene(Random(0))
     with pytest.raises(InputError, match="exactly one"):
         execute(("query", "colour", ("unique", ("scene",))), things)
     with pytest.raises(InputError, match="no function 'sort'"):

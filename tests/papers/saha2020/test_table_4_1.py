@@ -23,8 +23,8 @@ from modelkeep.papers.saha2020.table_4_1 import (
     QUESTION_ONLY,
     ROWS,
     TABLE_4_1,
-    answered,
     report,
+    train_and_answer,
     trials,
 )
 from modelkeep.study import StudyResult, Trial, working_in
@@ -41,7 +41,7 @@ def made_of(found: dict[str, Any]) -> StudyResult:
 def tiny(row: str) -> dict[str, Any]:
     (trial,) = (trial for trial in trials("small", 0) if trial.parameters["features"] == row)
     with tempfile.TemporaryDirectory() as folder, working_in(folder):
-        value = answered(seed=0, **trial.parameters | TINY)
+        value = train_and_answer(seed=0, **trial.parameters | TINY)
     return dict(json.loads(json.dumps(value)))
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from modelkeep.papers.tang2024 import owner
-from modelkeep.papers.tang2024.arrangement import arranged
-from modelkeep.papers.tang2024.defences import _misinforming
+from modelkeep.papers.tang2024.arrangement import arrange
+from modelkeep.papers.tang2024.defences import _build_misinformation
 from modelkeep.papers.tang2024.plans import SMALL
 from modelkeep.training import Linear, Recipe
 
@@ -29,5 +29,5 @@ def tiny() -> dict[str, Any]:
 def forgotten() -> Iterator[None]:
     """What a process keeps for its next trial is not kept for the next test."""
     yield
-    for kept in (owner._owner, arranged, _misinforming):
+    for kept in (owner._prepare_owner, arrange, _build_misinformation):
         kept.cache_clear()

@@ -15,9 +15,9 @@ import torch
 from modelkeep.papers.tang2024 import owner as owners
 from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED
 from modelkeep.papers.tang2024.figures_5_6 import auroc, grow
-from modelkeep.papers.tang2024.owner import owner
+from modelkeep.papers.tang2024.owner import prepare_owner
 from modelkeep.papers.tang2024.printed import AM, GUARD_S, GUARD_W, JBDA, KNOCKOFF, MAD, NAIVE, NONE, PBAYES, REVSIG
-from modelkeep.papers.tang2024.table_6 import ask_twice, bound
+from modelkeep.papers.tang2024.table_6 import ask_twice, measure_bound
 from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study import Ledger, Study, run, working_in
 from modelkeep.study.closure import hash_files
@@ -28,12 +28,12 @@ from modelkeep.study.trials import Trial
 
 def test_a_target_is_trained_once_and_found_again(tmp_path: Path, tiny: dict[str, Any]) -> None:
     with working_in(tmp_path / "one"):
-        first = owner("digits", tiny, 0)
+        first = prepare_owner("digits", tiny, 0)
     trained = {path: path.stat().st_mtime_ns for path in tmp_path.glob("target-*/training*")}
     assert trained
-    owners._owner.cache_clear()  # another process
+    owners._prepare_owner.cache_clear()  # another process
     with working_in(tmp_path / "two"):
-        second = owner("digits", tiny, 0)
+        second = prepare_owner("digits", tiny, 0)
     assert second is not first
     assert second.target.fingerprint() == first.target.fingerprint()
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("target-*/training*")} == trained
@@ -111,7 +111,7 @@ def test_only_without_an_order_answers_change(tmp_path: Path, tiny: dict[str, An
         )
         growth = grow(seed=0, task="digits", plan=tiny, epsilon=0.5)
         clean = protect(seed=0, task="digits", plan=tiny, defence=GUARD_S, epsilon=0.5)
-        least = bound(seed=0, task="digits", plan=tiny, defence=GUARD_S)
+        least = measure_bound(seed=0, task="digits", plan=tiny, defence=GUARD_S)
     assert ordered["changed"] == [0, 150]
     assert unordered["changed"][0] == len(unordered["once"]) > 0
     assert growth["queries"][-1] == 150

@@ -39,7 +39,7 @@ RANGES = {
 }
 
 
-def encounters(n: int, seed: int) -> Data:
+def draw_encounters(n: int, seed: int) -> Data:
     """`n` encounters, drawn uniformly from the ranges until there are as many of each directive.
 
     (Of all encounters nine in ten need no turn: a network that always says so would look good.) As for ACAS Xu's

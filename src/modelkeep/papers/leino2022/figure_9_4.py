@@ -28,14 +28,14 @@ def train(*, seed: int, rule: str, n: int, weak: int, variance: float, runs: int
     for run in range(runs):
         random = np.random.default_rng([seed, run, n, weak])
         x, y = draw(n, weak, variance, random)
-        fitted = _fitted(rule, x, y, int(random.integers(2**31)))
+        fitted = _fit_rule(rule, x, y, int(random.integers(2**31)))
         bias, accuracy = exact(fitted.coef_[0], float(fitted.intercept_[0]), variance)
         found["bias"].append(bias)
         found["accuracy"].append(accuracy)
     return found
 
 
-def _fitted(rule: str, x: Array, y: Array, seed: int) -> Any:
+def _fit_rule(rule: str, x: Array, y: Array, seed: int) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import SVC
 

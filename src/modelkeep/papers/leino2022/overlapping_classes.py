@@ -20,7 +20,7 @@ REACH = 0.24
 """The radius of a disc: neighbours are 0.4 apart and share a lens 0.08 wide, the others do not meet."""
 
 
-def overlapping(n: int, seed: int) -> Data:
+def draw_points(n: int, seed: int) -> Data:
     """`n` points, as many of each class, spread evenly over its disc: `x: (n, 2)` in [0, 1].
 
     >>> overlapping(8, seed=0).y.tolist()

@@ -45,34 +45,34 @@ SECONDS = {"Lipschitz": 0.4, "smoothing": 36_845.5}
 
 
 @trial("leino2022/posthoc", formerly=("modelkeep.certify.studies.posthoc:plain",))
-def plain(
+def certify_plain(
     *, seed: int, radius: float, images: int, epochs: int, attacked: int, inputs: int, samples: int
 ) -> dict[str, Any]:
     """Train plainly; what PGD breaks, what the Lipschitz bound proves, and what smoothing proves without more ado."""
-    model, test = _trained(images, cross_entropy, epochs, seed)
+    model, test = _train(images, cross_entropy, epochs, seed)
     standing = PGD(norm="l2", radius=radius, steps=100)(model, test.first(attacked), seed=seed).robust_accuracy
     net = GloRoNet(model, radius)
     began = perf_counter()
     net.predict(test.x)
     seconds = perf_counter() - began
     return {
-        "clean": _counted(evaluate(model, test)[1]),
-        "PGD": _counted(standing),
-        "VRA": _counted(Certify(radius=radius)(model, test).verified),
+        "clean": _count(evaluate(model, test)[1]),
+        "PGD": _count(standing),
+        "VRA": _count(Certify(radius=radius)(model, test).verified),
         "seconds for the constants": net.bounds.provenance.seconds,
         "seconds for 10,000": 10_000 * seconds / len(test),
-        "smoothed": _smoothed(model, test.first(inputs), radius, samples, seed),
+        "smoothed": _smooth(model, test.first(inputs), radius, samples, seed),
     }
 
 
 @trial("leino2022/posthoc-smoothing", formerly=("modelkeep.certify.studies.posthoc:noisy",))
-def noisy(*, seed: int, radius: float, images: int, epochs: int, inputs: int, samples: int) -> dict[str, Any]:
+def certify_noisy(*, seed: int, radius: float, images: int, epochs: int, inputs: int, samples: int) -> dict[str, Any]:
     """Train under noise; what smoothing with it proves."""
-    model, test = _trained(images, NoisyTraining(_SIGMAS[radius]), epochs, seed)
-    return _smoothed(model, test.first(inputs), radius, samples, seed)
+    model, test = _train(images, NoisyTraining(_SIGMAS[radius]), epochs, seed)
+    return _smooth(model, test.first(inputs), radius, samples, seed)
 
 
-def _trained(images: int, objective: Objective, epochs: int, seed: int) -> tuple[Model, Data]:
+def _train(images: int, objective: Objective, epochs: int, seed: int) -> tuple[Model, Data]:
     """The network, and the data to test it on."""
     train = datasets.load("mnist", "train").first(images)
     with torch.random.fork_rng(devices=[]):
@@ -83,17 +83,17 @@ def _trained(images: int, objective: Objective, epochs: int, seed: int) -> tuple
     return model, datasets.load("mnist", "test")
 
 
-def _smoothed(model: Model, data: Data, radius: float, samples: int, seed: int) -> dict[str, Any]:
+def _smooth(model: Model, data: Data, radius: float, samples: int, seed: int) -> dict[str, Any]:
     found = Smooth(sigma=_SIGMAS[radius], samples=samples)(model, data, seed=seed)
     return {
-        "clean": _counted(found.certified_accuracy()),
-        "VRA": _counted(found.certified_accuracy(radius)),
+        "clean": _count(found.certified_accuracy()),
+        "VRA": _count(found.certified_accuracy(radius)),
         "seconds for 10,000": 10_000 * found.provenance.seconds / len(data),
         "passes": found.cost,
     }
 
 
-def _counted(estimate: Estimate) -> list[int]:
+def _count(estimate: Estimate) -> list[int]:
     return [round(estimate.value * estimate.n), estimate.n]
 
 
@@ -105,8 +105,8 @@ def trials(size: Size, seed: int) -> Sequence[Trial]:
     }[size]
     attacked = {"small": 500, "paper": 10_000}[size]
     return [
-        *(Trial.of(plain, {"radius": radius, **settings, "attacked": attacked}, seed) for radius in _SIGMAS),
-        *(Trial.of(noisy, {"radius": radius, **settings}, seed) for radius in _SIGMAS),
+        *(Trial.of(certify_plain, {"radius": radius, **settings, "attacked": attacked}, seed) for radius in _SIGMAS),
+        *(Trial.of(certify_noisy, {"radius": radius, **settings}, seed) for radius in _SIGMAS),
     ]
 
 
@@ -133,7 +133,7 @@ def report(result: StudyResult) -> PaperTable:
             note = "" if value is None else _cost(value)
             cells.append(Cell(f"{name}, ε={radius:g}", "seconds for 10,000 inputs", taken, SECONDS[name], note))
         claims += [
-            _nothing(radius, _rate(standard, "VRA")),
+            _claim_no_certificates(radius, _rate(standard, "VRA")),
             above(
                 "Smoothing needs training under its noise.",
                 f"VRA at {radius:g} with and without",
@@ -163,7 +163,7 @@ def _seconds(seconds: float) -> Estimate:
     return Estimate(seconds, seconds, seconds, 1)  # one run of one machine
 
 
-def _nothing(radius: float, found: Estimate | None) -> Claim:
+def _claim_no_certificates(radius: float, found: Estimate | None) -> Claim:
     says = f"Standard training does not lead to certified predictions (VRA 0.0 % at {radius:g})."
     if found is None:
         return Claim(says, "a trial is missing.", None)

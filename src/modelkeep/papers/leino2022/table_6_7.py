@@ -91,19 +91,19 @@ def verify_on(
     train: Data, test: Data, seed: int, radius: float, method: str, training: Training, attacked: int, steps: int
 ) -> dict[str, Any]:
     """The same on any data."""
-    model = trained(train, method, training, seed, workdir() / "training")
+    model = train_network(train, method, training, seed, workdir() / "training")
     found = Certify(radius=radius)(model, test)
     moved = PGD(norm="l2", radius=radius, steps=steps)(model, test.first(attacked), seed=seed).robust_accuracy
     return {
-        "clean": _counted(found.clean),
-        "PGD": _counted(moved),
-        "VRA": _counted(found.verified),
-        "VRA in exact arithmetic": _counted(found.verified_exactly),
+        "clean": _count(found.clean),
+        "PGD": _count(moved),
+        "VRA": _count(found.verified),
+        "VRA in exact arithmetic": _count(found.verified_exactly),
         "epochs": training.recipe.epochs,
     }
 
 
-def trained(train: Data, method: str, training: Training, seed: int, checkpoint: Path | None = None) -> Model:
+def train_network(train: Data, method: str, training: Training, seed: int, checkpoint: Path | None = None) -> Model:
     """The network after its training, which goes on from the checkpoint where it was stopped."""
     factory = getattr(architectures, training.network)
     objective: Objective = cross_entropy
@@ -117,7 +117,7 @@ def trained(train: Data, method: str, training: Training, seed: int, checkpoint:
     return model
 
 
-def _counted(rate: Estimate) -> Counted:
+def _count(rate: Estimate) -> Counted:
     return [round(rate.value * rate.n), rate.n]
 
 

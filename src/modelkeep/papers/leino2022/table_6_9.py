@@ -39,16 +39,16 @@ _NETWORKS: dict[str, Callable[..., nn.Module]] = {"2C2F": cnn_2c2f, "4C3F": cnn_
 
 
 @trial("leino2022/table-6.9", formerly=("modelkeep.certify.studies.steepness:steepness",))
-def steepness(
+def measure_steepness(
     *, seed: int, data: str, method: str, radius: float, network: str, images: int, epochs: int, examples: int
 ) -> dict[str, Any]:
     """Train on `images` for `epochs`; local constants are those around the first `examples` test images."""
     train, test = datasets.load(data, "train").first(images), datasets.load(data, "test")
-    model = trained(train, method, radius, network, epochs, seed)
-    return bounded(model, test, radius, examples, seed)
+    model = train_network(train, method, radius, network, epochs, seed)
+    return measure_bounds(model, test, radius, examples, seed)
 
 
-def trained(train: Data, method: str, radius: float, network: str, epochs: int, seed: int) -> Model:
+def train_network(train: Data, method: str, radius: float, network: str, epochs: int, seed: int) -> Model:
     """A `standard` network or a `GloRo` Net."""
     module = _NETWORKS[network](train.input_shape, len(train.classes))
     make_orthogonal(module, seed)
@@ -62,7 +62,7 @@ def trained(train: Data, method: str, radius: float, network: str, epochs: int, 
     return model
 
 
-def bounded(model: Model, test: Data, radius: float, examples: int, seed: int) -> dict[str, Any]:
+def measure_bounds(model: Model, test: Data, radius: float, examples: int, seed: int) -> dict[str, Any]:
     """The three numbers of table 6.9, the second local one being an estimate, and how good the network is."""
     upper = lipschitz(model)
     lower = LipschitzSearch(local_radius=radius)(model, test.first(examples), seed=seed)
@@ -107,7 +107,7 @@ def trials(size: Size, seed: int) -> Sequence[Trial]:
         },
     }
     return [
-        Trial.of(steepness, {"data": data, "method": method, "radius": RADII[data], **setting}, seed)
+        Trial.of(measure_steepness, {"data": data, "method": method, "radius": RADII[data], **setting}, seed)
         for data, setting in settings[size].items()
         for method in METHODS
     ]
@@ -152,19 +152,23 @@ def _claims(found: _Found) -> list[Claim]:
     tight = {row: value["global LB"] / value["global UB"] for row, value in found.items()}
     local = {row: value["local LB"][0] / value["global UB"] for row, value in found.items()}
     return [
-        Claim(says[0], _told(smaller, "{:.3g} times"), all(ratio >= 100 for ratio in smaller.values())),
+        Claim(says[0], _list_numbers(smaller, "{:.3g} times"), all(ratio >= 100 for ratio in smaller.values())),
         # A search that ends below says nothing about the bound: it may have missed the steepest place.
-        Claim(says[1], _told(tight), True if all(tight[data, "GloRo"] >= _REACHED[data] for data in RADII) else None),
-        Claim(says[2], _told(tight), all(tight[data, "standard"] < tight[data, "GloRo"] / 2 for data in RADII)),
+        Claim(
+            says[1],
+            _list_numbers(tight),
+            True if all(tight[data, "GloRo"] >= _REACHED[data] for data in RADII) else None,
+        ),
+        Claim(says[2], _list_numbers(tight), all(tight[data, "standard"] < tight[data, "GloRo"] / 2 for data in RADII)),
         Claim(
             says[3],
-            _told(local),
+            _list_numbers(local),
             all(local[data, "standard"] < 0.01 and local[data, "GloRo"] >= 0.06 for data in RADII),
         ),
     ]
 
 
-def _told(numbers: dict[Any, float], form: str = "{:.2%}") -> str:
+def _list_numbers(numbers: dict[Any, float], form: str = "{:.2%}") -> str:
     names = (key if isinstance(key, str) else ", ".join(key) for key in numbers)
     return (
         "; ".join(f"{name} {form.format(number)}" for name, number in zip(names, numbers.values(), strict=True)) + "."

@@ -21,7 +21,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
-from modelkeep.papers.leino2022.overlapping_classes import overlapping
+from modelkeep.papers.leino2022.overlapping_classes import draw_points
 from modelkeep.papers.result import Claim, above, values
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
@@ -57,15 +57,15 @@ def relax(
 ) -> dict[str, Any]:
     """Train on `images` for `epochs` with Adam from `rate` down (table B.1), and certify the whole test set."""
     if data == "overlapping":
-        train, test = overlapping(images, seed=2 * seed), overlapping(10_000, seed=2 * seed + 1)
+        train, test = draw_points(images, seed=2 * seed), draw_points(10_000, seed=2 * seed + 1)
     else:
         train, test = datasets.load(data, "train").first(images), datasets.load(data, "test")
-    promise = wanted(guarantee, train, data)
-    model = trained(train, promise, RADII[data], seed, epochs, rate, network, workdir() / "training")
-    return counted(model, test, guarantee, data)
+    promise = find_guarantee(guarantee, train, data)
+    model = train_net(train, promise, RADII[data], seed, epochs, rate, network, workdir() / "training")
+    return count_metrics(model, test, guarantee, data)
 
 
-def wanted(guarantee: str, like: Data, data: str) -> Guarantee:
+def find_guarantee(guarantee: str, like: Data, data: str) -> Guarantee:
     """The guarantee of that name: "standard", "affinity", or "RT" and a number."""
     if guarantee == "affinity":
         return affinity(like, data)
@@ -79,7 +79,7 @@ def affinity(like: Data, data: str) -> Affinity:
     return Affinity((*together, *alone), like.classes)
 
 
-def trained(
+def train_net(
     train: Data,
     guarantee: Guarantee,
     radius: float,
@@ -100,13 +100,13 @@ def trained(
     return model
 
 
-def counted(model: Model, test: Data, guarantee: str, data: str) -> dict[str, Any]:
+def count_metrics(model: Model, test: Data, guarantee: str, data: str) -> dict[str, Any]:
     """The metrics of 7.4.1 as counts, and figure 7.4's: how many are certified as top-k robust for each k.
 
     "within a group" is how many of the certified sets lie within one affinity set, whatever the net was trained for.
     "VRA by" judges the net by the other guarantees as well, which it was not trained for.
     """
-    promise, bounds = wanted(guarantee, test, data), lipschitz(model, "l2")
+    promise, bounds = find_guarantee(guarantee, test, data), lipschitz(model, "l2")
     logits = torch.cat([model.logits(x) for x, _ in test.batches(1_000)]).double()
     cost = RADII[data] * bounds.rate + bounds.fixed(test.x)
     sets, sizes = promise.sets(logits, cost), promise.certified(logits, cost)
@@ -120,7 +120,7 @@ def counted(model: Model, test: Data, guarantee: str, data: str) -> dict[str, An
         "top-k robust": [[int(count), certified] for count in sizes.sum(dim=0)],
         "within a group": [int(grouped.sum()), certified],
         "VRA by": {
-            other: [int(wanted(other, test, data).verified(logits, cost, test.y).sum()), len(test)]
+            other: [int(find_guarantee(other, test, data).verified(logits, cost, test.y).sum()), len(test)]
             for other in GUARANTEES[data]
         },
     }
@@ -225,36 +225,36 @@ def _claims(found: _Found) -> list[Claim]:
         for key in ("top-k robust", "within a group")
     )
     return [
-        _more(
+        _claim_more(
             "RTK GloRo Nets consistently outperform the standard GloRo Net, by 6 to 16 points of VRA.",
             "of RTK VRA over VRA",
             {data: _pair(found, data, name, "VRA") for data, name in relaxed.items()},
         ),
-        _more(
+        _claim_more(
             "They reject fewer points, as few as half.",
             "that the standard net rejects more",
             {data: _pair(found, data, name, "rejection rate")[::-1] for data, name in relaxed.items()},
         ),
-        _more(
+        _claim_more(
             "Affinity GloRo Nets consistently outperform the standard one, by 4 to 8 points of VRA.",
             "of affinity VRA over VRA",
             {data: _pair(found, data, name, "VRA") for data, name in affinity.items()},
         ),
-        _more(
+        _claim_more(
             "The gain is not only one of the measure: training for RTK robustness itself helps.",
             "of RTK VRA over the standard net's RTK VRA",
-            {data: _judged(found, data, name) for data, name in relaxed.items()},
+            {data: _judge(found, data, name) for data, name in relaxed.items()},
         ),
-        _more(
+        _claim_more(
             "So does training for affinity robustness.",
             "of affinity VRA over the standard net's affinity VRA",
-            {data: _judged(found, data, name) for data, name in affinity.items()},
+            {data: _judge(found, data, name) for data, name in affinity.items()},
         ),
-        _mostly(
+        _claim_most(
             "Most of what an RTK GloRo Net certifies, about 80 %, has a top-1 guarantee.",
             {data: counts and counts[0] for data, counts in sizes.items()},
         ),
-        _mostly(
+        _claim_most(
             "The sets that it names typically lie within one group, 78 % on CIFAR-100, without supervision.", groups
         ),
     ]
@@ -267,14 +267,14 @@ def _pair(found: _Found, data: str, guarantee: str, column: str) -> _Pair:
     return _rate(found[data, guarantee], column), _rate(found[data, "standard"], column)
 
 
-def _judged(found: _Found, data: str, guarantee: str) -> _Pair:
+def _judge(found: _Found, data: str, guarantee: str) -> _Pair:
     """The net that was trained for the guarantee and the one that was not, both judged by it."""
     nets = found[data, guarantee], found[data, "standard"]
     ours, standard = (net and Estimate.rate(*net["VRA by"][guarantee]) for net in nets)
     return ours, standard
 
 
-def _more(says: str, of_what: str, pairs: dict[str, _Pair]) -> Claim:
+def _claim_more(says: str, of_what: str, pairs: dict[str, _Pair]) -> Claim:
     """Holds where the first exceeds the second on every data set; does not where it falls short on one."""
     told, verdicts = [], []
     for data, (larger, smaller) in pairs.items():
@@ -285,7 +285,7 @@ def _more(says: str, of_what: str, pairs: dict[str, _Pair]) -> Claim:
     return Claim(says, f"points {of_what}: {', '.join(told)}.", _together(verdicts))
 
 
-def _mostly(says: str, shares: dict[str, Any]) -> Claim:
+def _claim_most(says: str, shares: dict[str, Any]) -> Claim:
     """Holds where on every data set more than half are so."""
     told, verdicts = [], []
     for data, counts in shares.items():

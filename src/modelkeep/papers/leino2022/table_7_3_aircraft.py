@@ -21,7 +21,7 @@ from modelkeep.certify.objectives import GloRoCrossEntropy
 from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
-from modelkeep.papers.leino2022.aircraft_encounters import ADJACENT, DIRECTIVES, encounters, nearest
+from modelkeep.papers.leino2022.aircraft_encounters import ADJACENT, DIRECTIVES, draw_encounters, nearest
 from modelkeep.papers.result import Claim, above, values
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
@@ -42,9 +42,9 @@ PAPER = {"VRA": 0.749, "rejection rate": 0.195, "clean accuracy": 0.858}
 
 
 @trial("leino2022/table-7.3-aircraft", formerly=("modelkeep.certify.studies.targeted:certified",))
-def certified(*, seed: int, guarantee: str, rows: int, tests: int, hidden: int, epochs: int) -> dict[str, Any]:
+def certify_encounters(*, seed: int, guarantee: str, rows: int, tests: int, hidden: int, epochs: int) -> dict[str, Any]:
     """Train a dense GloRo Net with three hidden layers for the guarantee (table B.1), and count what it certifies."""
-    train, test = encounters(rows, seed=2 * seed), encounters(tests, seed=2 * seed + 1)
+    train, test = draw_encounters(rows, seed=2 * seed), draw_encounters(tests, seed=2 * seed + 1)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = dense(train.input_shape, len(DIRECTIVES), hidden=[hidden] * 3, activation="minmax")
@@ -73,7 +73,7 @@ def trials(size: Size, seed: int) -> Sequence[Trial]:
         "small": {"rows": 10_000, "tests": 5_000, "hidden": 128, "epochs": 25},
         "paper": {"rows": 20_000, "tests": 10_000, "hidden": 1_000, "epochs": 100},
     }[size]
-    return [Trial.of(certified, {"guarantee": name, **settings}, seed) for name in GUARANTEES]
+    return [Trial.of(certify_encounters, {"guarantee": name, **settings}, seed) for name in GUARANTEES]
 
 
 def report(result: StudyResult) -> PaperTable:
@@ -96,13 +96,13 @@ def report(result: StudyResult) -> PaperTable:
                 vra["targeted affinity"],
                 vra["standard"],
             ),
-            *_measured(found["targeted affinity"]),
+            *_claims(found["targeted affinity"]),
         ),
         provenance=result.provenance,
     )
 
 
-def _measured(value: dict[str, Any] | None) -> list[Claim]:
+def _claims(value: dict[str, Any] | None) -> list[Claim]:
     batch = "An entire batch is certified in a matter of milliseconds."
     apart = "Directives are 2ε = 0.02 apart (about that in the thesis' data)."
     if value is None:

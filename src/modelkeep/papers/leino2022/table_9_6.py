@@ -57,7 +57,7 @@ def on_table(*, seed: int, dataset: str, epochs: int | None, splits: int) -> Mea
     divided = StratifiedShuffleSplit(splits, test_size=TEST_SHARE, random_state=seed).split(x, y)
     for run, (train, test) in enumerate(divided):
         found["p*"].append(float(y.mean()))
-        for fix, (weights, bias) in _fixed(found, x[train], y[train], epochs, _seed(seed, run)).items():
+        for fix, (weights, bias) in _fix(found, x[train], y[train], epochs, _seed(seed, run)).items():
             said = x[test] @ weights + bias > 0
             found[f"B, {fix}"].append(float(np.mean(said.astype(float) - y[test])))
             found[f"accuracy, {fix}"].append(float(np.mean(said == y[test])))
@@ -74,14 +74,14 @@ def on_synthetic(*, seed: int, variance: float, epochs: int | None, splits: int)
         x, y = draw(INSTANCES, WEAK, variance, np.random.default_rng([seed, run]))
         x, _, y, _ = train_test_split(x, y, test_size=TEST_SHARE, stratify=y, random_state=_seed(seed, run))
         found["p*"].append(0.5)
-        for fix, (weights, bias) in _fixed(found, x, y, epochs, _seed(seed, run)).items():
+        for fix, (weights, bias) in _fix(found, x, y, epochs, _seed(seed, run)).items():
             amplified, accuracy = exact(weights, bias, variance)
             found[f"B, {fix}"].append(amplified)
             found[f"accuracy, {fix}"].append(accuracy)
     return found
 
 
-def _fixed(found: Measured, x: Array, y: Array, epochs: int | None, seed: int) -> dict[str, tuple[Array, float]]:
+def _fix(found: Measured, x: Array, y: Array, epochs: int | None, seed: int) -> dict[str, tuple[Array, float]]:
     """The linear classifier as SGD leaves it, and after each fix; what is known of the training goes into `found`."""
     plain, sparse = (sgd(x, y, epochs, seed, penalty=penalty) for penalty in ("l2", "l1"))
     weights, bias, means = plain.coef_[0], float(plain.intercept_[0]), x.mean(axis=0)

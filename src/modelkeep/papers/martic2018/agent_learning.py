@@ -37,17 +37,17 @@ _JOINTLY = Task(
 )
 
 
-def original(task: Task, seed: int) -> tuple[Agent, Learned]:
+def train_original(task: Task, seed: int) -> tuple[Agent, Learned]:
     """The agent of a task, trained by the first trial that needs it and kept for the others."""
     with shared_folder("agent", [task.to_json(), seed]) as kept:
         return train(task, seed=seed, checkpoint=kept / "learning")
 
 
 @trial("martic2018/agent", formerly=("modelkeep.rl.studies.learning:learned",))
-def learned(task: dict[str, Any], seed: int) -> dict[str, Any]:
+def learn_task(task: dict[str, Any], seed: int) -> dict[str, Any]:
     """A trial: how good an agent becomes at each level, evaluation by evaluation, and how good chance is."""
     wanted = Task(**task)
-    _, found = original(wanted, seed)
+    _, found = train_original(wanted, seed)
     levels: dict[str, Any] = {}
     for games in wanted.judges():
         chance = play_episodes(random_player(games.actions, seed), games, wanted.episodes, seed)
@@ -81,7 +81,7 @@ def tasks(size: Size) -> list[Task]:
 
 def trials(size: Size, seed: int) -> Sequence[Trial]:
     """One per agent and game."""
-    return [Trial.of(learned, {"task": task.to_json()}, seed) for task in tasks(size)]
+    return [Trial.of(learn_task, {"task": task.to_json()}, seed) for task in tasks(size)]
 
 
 def report(result: StudyResult) -> LearningTable:

@@ -10,7 +10,7 @@ from modelkeep.completion import agents
 from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Retraining
 from modelkeep.completion.part import Part
-from modelkeep.papers.martic2018.agent_learning import beats_chance, learned, original
+from modelkeep.papers.martic2018.agent_learning import beats_chance, learn_task, train_original
 from modelkeep.papers.study import Size
 from modelkeep.rl.environments.doom import SCENARIOS
 from modelkeep.rl.tasks import AgentName, Task
@@ -102,7 +102,7 @@ def seeds(agent: AgentName, size: Size) -> int:
 def original_trials(agent: AgentName, size: Size, seed: int) -> list[Trial]:
     """The trained agents beside chance: they decide which games count."""
     runs = range(seed, seed + seeds(agent, size))
-    return [Trial.of(learned, {"task": task.to_json()}, run) for task in tasks(agent, size) for run in runs]
+    return [Trial.of(learn_task, {"task": task.to_json()}, run) for task in tasks(agent, size) for run in runs]
 
 
 def retraining_trials(
@@ -127,7 +127,7 @@ def retraining_trials(
 def complete(task: dict[str, Any], part: dict[str, Any], procedure: str, keep_replay: bool, seed: int) -> Any:
     """A trial: at each level, the loss curves of the original training and of one retraining."""
     wanted = Task(**task)
-    agent, first = original(wanted, seed)
+    agent, first = train_original(wanted, seed)
     again = agents.complete(
         wanted,
         agent,

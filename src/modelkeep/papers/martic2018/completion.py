@@ -12,7 +12,7 @@ from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018 import findings, reinforcement
 from modelkeep.papers.martic2018.printed import ALEXNET, RESNET50
-from modelkeep.papers.martic2018.tables import LAST, CompletionTable, cells, measured, reported
+from modelkeep.papers.martic2018.tables import LAST, CompletionTable, cells, measure_network, report_study
 from modelkeep.papers.result import Claim, above, mean
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell
@@ -49,10 +49,10 @@ def _once(trials: Sequence[Trial]) -> list[Trial]:
     return list({trial.identity: trial for trial in trials}.values())
 
 
-def harder(records: Sequence[Record]) -> Claim:
+def compare_agents(records: Sequence[Record]) -> Claim:
     """Finding 5: single layers at α = 1, one number per network or agent and layer."""
     says = "5. RL models are harder to complete than SL models (T1, single layers, α = 1)."
-    found = _found(records)
+    found = _measure_all(records)
     classifiers = _layers([found[name] for name in ("AlexNet", "ResNet")])
     agents = _layers([found[name] for name in reinforcement.PRINTED])
     claim = above(says, "agents and classifiers, over the layers", agents, classifiers)
@@ -71,21 +71,21 @@ def _layers(found: Sequence[Hardness | None]) -> Estimate | None:
     return mean(values, 0)
 
 
-def _found(records: Sequence[Record]) -> dict[str, Hardness | None]:
+def _measure_all(records: Sequence[Record]) -> dict[str, Hardness | None]:
     """What was measured of each classifier and agent."""
     return {
-        **{name: measured(records, name, findings.one_layer) for name in ("AlexNet", "ResNet")},
-        **{name: reinforcement.measured(records, name) for name in reinforcement.PRINTED},
+        **{name: measure_network(records, name, findings.one_layer) for name in ("AlexNet", "ResNet")},
+        **{name: reinforcement.measure_agent(records, name) for name in reinforcement.PRINTED},
     }
 
 
-def compared(result: StudyResult) -> CompletionTable:
+def report_comparison(result: StudyResult) -> CompletionTable:
     """The report of finding 5."""
-    claims = [harder(result.records), *reinforcement.left_out(result.records)]
-    return reported(result, _cells(result.records), claims, _found(result.records))
+    claims = [compare_agents(result.records), *reinforcement.name_excluded_games(result.records)]
+    return report_study(result, _cells(result.records), claims, _measure_all(result.records))
 
 
-def everything(result: StudyResult) -> CompletionTable:
+def report_all(result: StudyResult) -> CompletionTable:
     """All findings: the rows of all tables, and the claims in the paper's order."""
     reports = [findings.procedures(result), findings.residual(result), findings.parameters(result)]
     numbered = [
@@ -93,20 +93,20 @@ def everything(result: StudyResult) -> CompletionTable:
         *((2, claim) for claim in reports[1].claims),
         *((3, claim) for claim in reinforcement.lower_layers(result.records)),
         *((4, claim) for claim in reports[2].claims),
-        *((5, claim) for claim in [harder(result.records)]),
+        *((5, claim) for claim in [compare_agents(result.records)]),
         *((6, claim) for claim in reinforcement.right_experience(result.records)),
     ]
     rows = {(cell.row, cell.column): cell for report in reports for cell in report.cells}
     rows |= {(cell.row, cell.column): cell for cell in _cells(result.records)}
     told = [replace(claim, says=f"{number}. {claim.says.removeprefix(f'{number}. ')}") for number, claim in numbered]
-    claims = [*told, *reinforcement.left_out(result.records)]
-    return reported(result, rows.values(), claims, _found(result.records))
+    claims = [*told, *reinforcement.name_excluded_games(result.records)]
+    return report_study(result, rows.values(), claims, _measure_all(result.records))
 
 
 def _cells(records: Sequence[Record]) -> list[Cell]:
     return [
-        *cells("AlexNet", measured(records, "AlexNet", findings.one_layer), ALEXNET),
-        *cells("ResNet", measured(records, "ResNet"), RESNET50, LAST),
+        *cells("AlexNet", measure_network(records, "AlexNet", findings.one_layer), ALEXNET),
+        *cells("ResNet", measure_network(records, "ResNet"), RESNET50, LAST),
         *(cell for agent in reinforcement.PRINTED for cell in reinforcement.rows(records, agent)),
     ]
 
@@ -117,11 +117,11 @@ AGENTS = declare(
     paper="Martic2018, finding 5: figures 2 to 6 in kind",
     does="finding 5: layers of agents are harder to complete than layers of classifiers",
     extra="rl",
-)(PaperStudy(agent_trials, compared, sizes=("small", "medium", "paper")))
+)(PaperStudy(agent_trials, report_comparison, sizes=("small", "medium", "paper")))
 COMPLETION = declare(
     "study",
     "completion",
     paper="Martic2018, findings 1 to 6 and appendix C in kind",
     does="how hard it is to get a missing layer back: all six findings, classifiers and agents",
     extra="rl",
-)(PaperStudy(_all_trials, everything, sizes=("small", "medium", "paper")))
+)(PaperStudy(_all_trials, report_all, sizes=("small", "medium", "paper")))

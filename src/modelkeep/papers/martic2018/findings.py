@@ -25,9 +25,9 @@ from modelkeep.papers.martic2018.tables import (
     at_each,
     cells,
     fewest_steps,
-    measured,
+    measure_network,
     over_parts,
-    reported,
+    report_study,
     strongest,
 )
 from modelkeep.papers.result import Claim, above
@@ -75,8 +75,8 @@ def procedure_trials(size: Size, seed: int) -> Sequence[Trial]:
 
 def procedures(result: StudyResult) -> CompletionTable:
     """Finding 1, and the strongest procedure for each cut, ours from beyond the paper included."""
-    alexnet = measured(result.records, "AlexNet", one_layer)
-    resnet = measured(result.records, "ResNet")
+    alexnet = measure_network(result.records, "AlexNet", one_layer)
+    resnet = measure_network(result.records, "ResNet")
     claims = (
         fewest_steps("On AlexNet T1 is the best of the paper's procedures in most cases.", alexnet, "T1", _PAPERS[1:]),
         fewest_steps("On AlexNet T1 is better than T2.", alexnet, "T1", ("T2",)),
@@ -90,7 +90,7 @@ def procedures(result: StudyResult) -> CompletionTable:
         *cells("ResNet", resnet, RESNET50, LAST),
         *strongest("ResNet", resnet),
     )
-    return reported(result, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
+    return report_study(result, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
 
 
 def one_layer(each: Retraining) -> bool:
@@ -117,8 +117,10 @@ def _schemes(found: Hardness | None) -> Claim:
 
 def residual(result: StudyResult) -> CompletionTable:
     """Finding 2."""
-    alexnet = measured(result.records, "AlexNet", lambda each: one_layer(each) and each.procedure in ("T1", "T2"))
-    resnet = measured(result.records, "ResNet", lambda each: each.procedure in ("T1", "T2"))
+    alexnet = measure_network(
+        result.records, "AlexNet", lambda each: one_layer(each) and each.procedure in ("T1", "T2")
+    )
+    resnet = measure_network(result.records, "ResNet", lambda each: each.procedure in ("T1", "T2"))
     blocks = [] if resnet is None else [part for part in resnet.parts if part.startswith("S")]
     last = [part for part in blocks if part in ("S3 B1", "S4 B1")][-1:]
     without = [part for part in blocks if part.endswith("-W")]
@@ -143,7 +145,7 @@ def residual(result: StudyResult) -> CompletionTable:
         ),
     )
     both = (*cells("AlexNet", alexnet, ALEXNET), *cells("ResNet", resnet, RESNET50, LAST))
-    return reported(result, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
+    return report_study(result, both, claims, {"AlexNet": alexnet, "ResNet": resnet})
 
 
 def _alike(alexnet: Hardness | None, resnet: Hardness | None) -> Claim:
@@ -174,7 +176,7 @@ def parameters(result: StudyResult) -> CompletionTable:
     data, parts = {setting for _, setting in narrow}, {part for part, _ in narrow}
     shown = parts | {part.name for part in HORIZONTAL}
     found: dict[str, Hardness | None] = {
-        width: measured(
+        width: measure_network(
             result.records,
             width,
             lambda each: each.procedure == "T1" and each.setting in data and each.part in shown,
@@ -189,7 +191,7 @@ def parameters(result: StudyResult) -> CompletionTable:
 
     claims = [at_each(ALPHAS, "50 % fewer or more channels and neurons make no significant difference.", same)]
     rows = [cell for width in _WIDTHS for cell in cells(width, found[width], ALEXNET if width == "AlexNet" else {})]
-    return reported(result, rows, claims, found)
+    return report_study(result, rows, claims, found)
 
 
 def _apart(one: Estimate, other: Estimate) -> bool:

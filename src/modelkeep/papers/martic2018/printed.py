@@ -25,7 +25,7 @@ Table = dict[tuple[str, str, float], Printed]
 """By part, procedure and α."""
 
 
-def _parsed(alphas: tuple[float, ...], text: str) -> Table:
+def _parse(alphas: tuple[float, ...], text: str) -> Table:
     """A line per part and procedure: the five numbers of each α."""
     table = {}
     for line in text.strip().splitlines():
@@ -35,7 +35,7 @@ def _parsed(alphas: tuple[float, ...], text: str) -> Table:
     return table
 
 
-ALEXNET = _parsed(
+ALEXNET = _parse(
     (1.0, 0.9, 0.8, 0.5),
     """
 Conv 1   |T1      |0.39 0.59 0.35 0.38 1.00|0.50 0.50 0.00 0.50 0.50|0.20 0.21 0.03 0.18 0.24|0.18 0.18 0.01 0.17 0.19
@@ -55,7 +55,7 @@ Linear 2 |T2      |1.00 1.00 0.00 1.00 1.00|1.00 1.00 0.00 1.00 1.00|1.00 1.00 0
 """,
 )
 
-RESNET50 = _parsed(
+RESNET50 = _parse(
     (1.0, 0.9, 0.8, 0.5),
     """
 Conv 1   |T1      |0.35 0.35 0.00 0.35 0.35|0.04 0.04 0.01 0.03 0.05|0.02 0.02 0.00 0.01 0.02|0.02 0.02 0.00 0.02 0.02
@@ -75,7 +75,7 @@ Logits   |T2      |1.00 1.00 0.00 1.00 1.00|0.10 0.10 0.00 0.09 0.10|0.04 0.04 0
 """,
 )
 
-A3C = _parsed(
+A3C = _parse(
     (1.0, 0.8, 0.5),
     """
 Conv 1   |T1      |0.92 0.94 0.03 0.91 1.00|1.00 1.00 0.00 1.00 1.00|1.00 1.00 0.00 1.00 1.00
@@ -93,7 +93,7 @@ V        |T2      |0.25 0.26 0.04 0.21 0.35|0.07 0.07 0.01 0.05 0.09|0.06 0.07 0
 """,
 )
 
-RAINBOW = _parsed(
+RAINBOW = _parse(
     (1.0, 0.8, 0.5),
     """
 Conv 1   |T1 kept |0.52 0.51 0.02 0.48 0.53|0.35 0.35 0.01 0.34 0.36|0.34 0.33 0.02 0.31 0.35
@@ -112,7 +112,7 @@ Conv 3   |T2 reset|0.88 0.87 0.03 0.83 0.89|0.92 0.94 0.05 0.90 1.00|1.00 1.00 0
 )
 """The replay buffer was "kept" or "reset" before the retraining."""
 
-IMPALA = _parsed(
+IMPALA = _parse(
     (1.0, 0.9, 0.5),
     """
 S1 Conv 1|T1      |0.44 0.46 0.09 0.38 0.59|0.41 0.40 0.09 0.25 0.47|0.44 0.46 0.13 0.30 0.66

@@ -15,7 +15,7 @@ from modelkeep.papers.martic2018.agent_trials import (
     retrainings,
 )
 from modelkeep.papers.martic2018.printed import A3C, IMPALA, RAINBOW, Table
-from modelkeep.papers.martic2018.tables import CompletionTable, cells, reported
+from modelkeep.papers.martic2018.tables import CompletionTable, cells, report_study
 from modelkeep.papers.result import Claim, above
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell
@@ -55,7 +55,7 @@ def experience_trials(size: Size, seed: int) -> Sequence[Trial]:
     ]
 
 
-def measured(records: Sequence[Record], agent: AgentName) -> Hardness | None:
+def measure_agent(records: Sequence[Record], agent: AgentName) -> Hardness | None:
     """The hardness of an agent's parts, over the games that count; None where nothing is done."""
     found = retrainings(records, agent)
     return measure_hardness(found, alphas=ALPHAS) if found else None
@@ -63,11 +63,11 @@ def measured(records: Sequence[Record], agent: AgentName) -> Hardness | None:
 
 def rows(records: Sequence[Record], agent: AgentName) -> tuple[Cell, ...]:
     """Ours beside the paper's, a row per layer and procedure and a column per α."""
-    found = measured(records, agent)
+    found = measure_agent(records, agent)
     return () if found is None else cells(agent, found, PRINTED[agent])
 
 
-def left_out(records: Sequence[Record]) -> list[Claim]:
+def name_excluded_games(records: Sequence[Record]) -> list[Claim]:
     """Which games do not count because a trained agent is no better than chance, by name."""
     told = []
     for agent in PRINTED:
@@ -81,7 +81,7 @@ def left_out(records: Sequence[Record]) -> list[Claim]:
 
 def lower_layers(records: Sequence[Record]) -> list[Claim]:
     """Finding 3."""
-    found = measured(records, "A2C")
+    found = measure_agent(records, "A2C")
     says = "3. For A3C lower layers are often harder to complete than upper layers."
     return [
         above(
@@ -102,7 +102,7 @@ def _mean(found: Hardness | None, part: str, procedure: str, alpha: float) -> Es
 
 def right_experience(records: Sequence[Record]) -> list[Claim]:
     """Finding 6."""
-    found = measured(records, "Rainbow")
+    found = measure_agent(records, "Rainbow")
     says = "6. When completing RL models access to the right experience matters."
     parts = [part.name for part in PARTS["Rainbow"]] if found is None else found.parts
     return [
@@ -120,7 +120,7 @@ def right_experience(records: Sequence[Record]) -> list[Claim]:
 def _best_procedure(records: Sequence[Record]) -> Claim:
     """Finding 1 for agents: T1 or T2, and whether T3 and T4 are any better."""
     says = "1. For A3C T2 is the faster up to the second convolution, T1 after it (tables C.3); T3 and T4 gain nothing."
-    found = measured(records, "A2C")
+    found = measure_agent(records, "A2C")
     if found is None:
         return Claim(says, "trials are missing.", None)
     told = []
@@ -131,26 +131,26 @@ def _best_procedure(records: Sequence[Record]) -> Claim:
 
 
 def _table(result: StudyResult, agents: Sequence[AgentName], claims: Sequence[Claim]) -> CompletionTable:
-    return reported(
+    return report_study(
         result,
         [cell for agent in agents for cell in rows(result.records, agent)],
-        [*claims, *left_out(result.records)],
-        {agent: measured(result.records, agent) for agent in agents},
+        [*claims, *name_excluded_games(result.records)],
+        {agent: measure_agent(result.records, agent) for agent in agents},
     )
 
 
-def layers(result: StudyResult) -> CompletionTable:
+def report_layers(result: StudyResult) -> CompletionTable:
     """The report of finding 3."""
     agents: list[AgentName] = ["A2C", "IMPALA"]
     return _table(result, agents, lower_layers(result.records))
 
 
-def others(result: StudyResult) -> CompletionTable:
+def report_procedures(result: StudyResult) -> CompletionTable:
     """The report of finding 1 for agents."""
     return _table(result, ["A2C"], [_best_procedure(result.records)])
 
 
-def experience(result: StudyResult) -> CompletionTable:
+def report_experience(result: StudyResult) -> CompletionTable:
     """The report of finding 6."""
     return _table(result, ["Rainbow"], right_experience(result.records))
 
@@ -161,18 +161,18 @@ LAYERS = declare(
     paper="Martic2018, figures 4 and 6, tables C.3 and C.5 in kind, MinAtar",
     does="finding 3: for A3C lower layers are harder to complete than upper ones",
     extra="rl",
-)(PaperStudy(layer_trials, layers, sizes=("small", "medium", "paper")))
+)(PaperStudy(layer_trials, report_layers, sizes=("small", "medium", "paper")))
 OTHER_PROCEDURES = declare(
     "study",
     "completion-agents",
     paper="Martic2018, finding 1 for A3C: T1 to T4, MinAtar",
     does="finding 1: which retraining procedure completes an A3C agent fastest",
     extra="rl",
-)(PaperStudy(_other_trials, others, sizes=("small", "medium", "paper")))
+)(PaperStudy(_other_trials, report_procedures, sizes=("small", "medium", "paper")))
 EXPERIENCE = declare(
     "study",
     "completion-experience",
     paper="Martic2018, figure 5, table C.4 in kind, MinAtar",
     does="finding 6: with the replay buffer of the trained agent Rainbow is easier to complete",
     extra="rl",
-)(PaperStudy(experience_trials, experience, sizes=("small", "medium", "paper")))
+)(PaperStudy(experience_trials, report_experience, sizes=("small", "medium", "paper")))

@@ -123,7 +123,7 @@ def _owner(setting_text: str, seed: int, folder: Path) -> Owner:
     )
     with shared_folder("original", [setting.to_json(), seed]) as kept:
         trained = train_from_scratch(
-            built(setting, data),
+            build_network(setting, data),
             data,
             held_out,
             Recipe.from_json(setting.training),
@@ -133,7 +133,7 @@ def _owner(setting_text: str, seed: int, folder: Path) -> Owner:
     return Owner(data, held_out, trained)
 
 
-def built(setting: Setting, data: Data) -> Model:
+def build_network(setting: Setting, data: Data) -> Model:
     """The network of a setting; its weights are drawn when it is trained."""
     with torch.random.fork_rng(devices=[]):
         module = getattr(architectures, setting.factory)(data.input_shape, len(data.classes), **setting.arguments)

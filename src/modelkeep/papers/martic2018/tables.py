@@ -39,7 +39,7 @@ class CompletionTable(PaperTable, kind="completion-table"):
         return write_files(folder, pages)
 
 
-def reported(
+def report_study(
     result: StudyResult,
     rows: Iterable[Cell],
     claims: Iterable[Claim],
@@ -55,7 +55,7 @@ def reported(
     )
 
 
-def measured(
+def measure_network(
     records: Iterable[Record], network: str, counts: Callable[[Retraining], bool] = lambda each: True
 ) -> Hardness | None:
     """The hardness of a network's parts, by the retrainings that count; None where none is done.
@@ -87,7 +87,7 @@ def cells(
             row=f"{network}: {cell.part}, {cell.procedure}",
             column=f"α = {cell.alpha:g}",
             ours=cell.mean,
-            paper=_printed(paper, names.get(cell.part, cell.part), cell.procedure, cell.alpha),
+            paper=_paper_mean(paper, names.get(cell.part, cell.part), cell.procedure, cell.alpha),
             note=f"{cell.censored} of {cell.runs} never got there" if cell.censored else "",
         )
         for cell in sorted(found.cells, key=lambda cell: found.parts.index(cell.part))
@@ -105,7 +105,7 @@ def strongest(network: str, found: Hardness | None) -> tuple[Cell, ...]:
     )
 
 
-def _printed(paper: Table, part: str, procedure: str, alpha: float) -> float | None:
+def _paper_mean(paper: Table, part: str, procedure: str, alpha: float) -> float | None:
     found = paper.get((part, procedure, alpha))
     return None if found is None else found.mean
 

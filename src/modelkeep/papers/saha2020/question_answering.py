@@ -18,9 +18,9 @@ from modelkeep.papers.saha2020.scenes import (
     Question,
     Scene,
     ask,
-    covered,
-    picture,
-    scene,
+    draw_picture,
+    draw_scene,
+    find_thing,
     tokens,
 )
 from modelkeep.zoo.architectures.mac import MAC
@@ -36,9 +36,9 @@ def close_ups(n: int, pixels: int, seed: int) -> Data:
     random, side = Random(seed), pixels // 2
     x, y = [], []
     for _ in range(n):
-        (thing,) = alone = scene(random, 1, 1)
+        (thing,) = alone = draw_scene(random, 1, 1)
         left, top = (_window(at * pixels, side, pixels, random) for at in (thing.x, thing.y))
-        x.append(picture(alone, pixels, random.getrandbits(32))[:, top : top + side, left : left + side])
+        x.append(draw_picture(alone, pixels, random.getrandbits(32))[:, top : top + side, left : left + side])
         y.append(CLASSES.index(f"{thing.colour} {thing.shape}"))
     return Data(torch.stack(x), torch.tensor(y), CLASSES, "close-ups", bounds=(0.0, 1.0))
 
@@ -53,8 +53,8 @@ class Quiz:
 
     def __init__(self, scenes: int, rounds: int, pixels: int, seed: int) -> None:
         random = Random(seed)
-        self.scenes: list[Scene] = [scene(random) for _ in range(scenes)]
-        self.pictures = torch.stack([picture(one, pixels, random.getrandbits(32)) for one in self.scenes])
+        self.scenes: list[Scene] = [draw_scene(random) for _ in range(scenes)]
+        self.pictures = torch.stack([draw_picture(one, pixels, random.getrandbits(32)) for one in self.scenes])
         self.about = [i for i in range(scenes) for _ in FAMILIES for _ in range(rounds)]
         families = [family for _ in range(scenes) for family in FAMILIES for _ in range(rounds)]
         self.questions: list[Question] = [
@@ -75,7 +75,7 @@ class Quiz:
             plane = torch.zeros(pixels * pixels)
             plane[:LONGEST] = torch.tensor(tokens(question.words, LONGEST)) / len(VOCABULARY)
             planes.append(torch.cat([self.pictures[i], plane.view(1, pixels, pixels)]))
-            free = ~covered(self.scenes[i], pixels)
+            free = ~find_thing(self.scenes[i], pixels)
             background.append(torch.stack([free, free, free, torch.zeros_like(free)]))
         data = Data(torch.stack(planes), self._answers()[:first], ANSWERS, "pictures with questions", bounds=(0.0, 1.0))
         return data, torch.stack(background)

@@ -42,7 +42,7 @@ BEFORE, AFTER = "the attacked questions, before", "background attacked"
 
 
 @trial("saha2020/table-4.1", formerly=("modelkeep.harden.studies.table_4_1:answered",))
-def answered(
+def train_and_answer(
     *,
     seed: int,
     features: str,
@@ -69,7 +69,7 @@ def answered(
     learned, fresh = (close_ups(n, pixels, seed * 4 + i) for i, n in enumerate((pictures, 500)))
     train, test = (Quiz(n, rounds, pixels, seed * 4 + 2 + i) for i, n in enumerate((scenes, max(scenes // 8, 10))))
     found: dict[str, Count] = {}
-    classifier = _built(network, arguments, learned, seed, device)
+    classifier = _build(network, arguments, learned, seed, device)
     if features == DENOISED:
         classifier = with_denoising(classifier, denoise, seed=seed)
     if features != QUESTION_ONLY:
@@ -108,7 +108,7 @@ def answered(
     return found
 
 
-def _built(network: str, arguments: dict[str, int], data: Data, seed: int, device: str) -> Model:
+def _build(network: str, arguments: dict[str, int], data: Data, seed: int, device: str) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         module = getattr(architectures, network)(data.input_shape, len(data.classes), **arguments)
@@ -131,7 +131,7 @@ def _count(rate: Estimate) -> Count:
 
 def trials(size: Size, seed: int) -> Sequence[Trial]:
     """One per row: the thesis' four, and a network that never sees a picture."""
-    return [Trial.of(answered, {"features": row, **_settings(size, row)}, seed) for row in ROWS]
+    return [Trial.of(train_and_answer, {"features": row, **_settings(size, row)}, seed) for row in ROWS]
 
 
 def _settings(size: Size, row: str) -> dict[str, Any]:

@@ -37,26 +37,26 @@ class Arrangement:
 
 
 @lru_cache(maxsize=1)
-def arranged(task: str, examples: int, tested: int) -> Arrangement:
+def arrange(task: str, examples: int, tested: int) -> Arrangement:
     """The data of a task: at most `examples` to train on, and `tested` to test with."""
     if task == "digits":  # for tests: no download, and the thief has the same digits upside down
         return _digits(examples, tested)
     if task == ANIMALS:
         parts = [datasets.load("cifar-10", part) for part in ("train", "test")]
-        train, test = (_restricted(part, KNOWN) for part in parts)
-        pool = _restricted(parts[0], [name for name in parts[0].classes if name not in KNOWN])
-        outliers, unknown = (_coloured(datasets.load(name, "train").first(20_000)) for name in (FASHION, "quickdraw"))
+        train, test = (_restrict(part, KNOWN) for part in parts)
+        pool = _restrict(parts[0], [name for name in parts[0].classes if name not in KNOWN])
+        outliers, unknown = (_add_colour(datasets.load(name, "train").first(20_000)) for name in (FASHION, "quickdraw"))
     elif task == DRAWINGS:
         parts = [datasets.load("quickdraw", part) for part in ("train", "test")]
         known = parts[0].classes[:: len(parts[0].classes) // _DRAWN][:_DRAWN]
-        train, test = (_restricted(part, known) for part in parts)
-        pool = _restricted(parts[0], [name for name in parts[0].classes if name not in known])
+        train, test = (_restrict(part, known) for part in parts)
+        pool = _restrict(parts[0], [name for name in parts[0].classes if name not in known])
         outliers, unknown = datasets.load(FASHION, "train"), datasets.load(MNIST, "train")
     else:
         train, test = datasets.load(task, "train"), datasets.load(task, "test")
         outliers = datasets.load({MNIST: FASHION, FASHION: MNIST}[task], "train")
         pool = datasets.load("quickdraw", "train")
-        unknown = _grey(datasets.load("cifar-10", "test"))
+        unknown = _remove_colour(datasets.load("cifar-10", "test"))
     # `take` copies; a slice would keep the whole set in memory.
     used = torch.arange(max(examples, tested))
     return Arrangement(
@@ -68,7 +68,7 @@ def arranged(task: str, examples: int, tested: int) -> Arrangement:
     )
 
 
-def _restricted(data: Data, names: list[str] | tuple[str, ...]) -> Data:
+def _restrict(data: Data, names: list[str] | tuple[str, ...]) -> Data:
     """Only the examples of the classes `names`, which are then all classes there are.
 
     >>> data = Data(torch.eye(3), torch.arange(3), ("a", "b", "c"))
@@ -81,12 +81,12 @@ def _restricted(data: Data, names: list[str] | tuple[str, ...]) -> Data:
     return replace(data, x=data.x[kept], y=new[data.y[kept]], classes=tuple(names))
 
 
-def _coloured(data: Data) -> Data:
+def _add_colour(data: Data) -> Data:
     """28×28 in grey as 32×32 in three equal colours, with a black frame."""
     return replace(data, x=pad(data.x, (2, 2, 2, 2)).expand(-1, 3, -1, -1).contiguous())
 
 
-def _grey(data: Data) -> Data:
+def _remove_colour(data: Data) -> Data:
     """32×32 in colour as 28×28 in grey, without its frame."""
     return replace(data, x=data.x.mean(dim=1, keepdim=True)[:, :, 2:-2, 2:-2].clamp(0, 1).contiguous())
 

@@ -12,7 +12,7 @@ from modelkeep.guard.defences.mad import MAD
 from modelkeep.guard.defences.misinformation import AdaptiveMisinformation
 from modelkeep.guard.grid import snap
 from modelkeep.papers.tang2024 import printed
-from modelkeep.papers.tang2024.networks import built
+from modelkeep.papers.tang2024.networks import build_network
 from modelkeep.papers.tang2024.owner import Owner
 
 UNORDERED, SECRET, SEEDED = "unordered", "ModelGuard-S, secret", "ModelGuard-S, seeded"
@@ -22,7 +22,7 @@ _TRIED = 2_000
 """The test examples on which its τ is found."""
 
 
-def standing(name: str, epsilon: float, mine: Owner) -> Defence:
+def build_defence(name: str, epsilon: float, mine: Owner) -> Defence:
     """The defence of that name with the budget `epsilon`, where it has one.
 
     As in section 4.2, RevSig's β is the largest that keeps the largest distortion of the thief's queries within the
@@ -31,8 +31,8 @@ def standing(name: str, epsilon: float, mine: Owner) -> Defence:
     made: dict[str, Callable[[], Defence]] = {
         printed.NONE: NoDefence,
         printed.REVSIG: lambda: calibrate_beta(mine.clean(mine.asked).cpu().numpy(), epsilon),
-        printed.MAD: lambda: MAD(built(mine.plan.surrogate, mine.data.train, mine.seed + 2), epsilon),
-        printed.AM: lambda: _misinforming(mine),
+        printed.MAD: lambda: MAD(build_network(mine.plan.surrogate, mine.data.train, mine.seed + 2), epsilon),
+        printed.AM: lambda: _build_misinformation(mine),
         printed.TOP: TopOne,
         printed.ROUNDING: Rounding,
         printed.GUARD_W: partial(ModelGuardW, epsilon),
@@ -45,7 +45,7 @@ def standing(name: str, epsilon: float, mine: Owner) -> Defence:
 
 
 @lru_cache(maxsize=1)
-def _misinforming(mine: Owner) -> AdaptiveMisinformation:
+def _build_misinformation(mine: Owner) -> AdaptiveMisinformation:
     """Kept, because to find τ takes as many passes over the test set as a training."""
     misinformation = mine.misinformation()
     threshold = calibrate_threshold(mine.target, misinformation, mine.data.test.first(_TRIED), _LOST)

@@ -11,7 +11,7 @@ from modelkeep.papers.curves import Curve, PaperCurves
 from modelkeep.papers.result import Claim, values
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.tang2024.arrangement import MNIST
-from modelkeep.papers.tang2024.plans import planned
+from modelkeep.papers.tang2024.plans import make_plan
 from modelkeep.papers.tang2024.printed import GUARD_S, GUARD_W, KNOCKOFF, MAD, NAIVE, PBAYES, REVSIG
 from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study.study import StudyResult
@@ -23,11 +23,11 @@ ATTACKS = (NAIVE, PBAYES)
 
 
 def _theft(size: Size, seed: int, attack: str, defence: str, epsilon: float) -> Trial:
-    shared = {"task": MNIST, "plan": planned(MNIST, size).to_json(), "strategy": KNOCKOFF}
+    shared = {"task": MNIST, "plan": make_plan(MNIST, size).to_json(), "strategy": KNOCKOFF}
     return Trial.of(steal, {**shared, "attack": attack, "defence": defence, "epsilon": epsilon}, seed)
 
 
-def sweep(size: Size, seed: int) -> Sequence[Trial]:
+def sweep_trials(size: Size, seed: int) -> Sequence[Trial]:
     """One per attack, defence and budget."""
     return [
         _theft(size, seed, attack, defence, epsilon)
@@ -37,7 +37,7 @@ def sweep(size: Size, seed: int) -> Sequence[Trial]:
     ]
 
 
-def swept(result: StudyResult) -> PaperCurves:
+def report_sweep(result: StudyResult) -> PaperCurves:
     """A curve per attack and defence."""
     curves = {
         (attack, defence): tuple(_accuracy(result, attack, defence, epsilon) for epsilon in BUDGETS)
@@ -82,16 +82,16 @@ def _accuracy(result: StudyResult, attack: str, defence: str, epsilon: float) ->
     return Estimate.rate(*found[0]["accuracy"]) if found else None
 
 
-def quantise(size: Size, seed: int) -> Sequence[Trial]:
-    """Per budget the theft of `sweep`, which is not run again, and how many answers there were."""
-    shared = {"task": MNIST, "plan": planned(MNIST, size).to_json(), "defence": GUARD_S}
+def quantisation_trials(size: Size, seed: int) -> Sequence[Trial]:
+    """Per budget the theft of `sweep_trials`, which is not run again, and how many answers there were."""
+    shared = {"task": MNIST, "plan": make_plan(MNIST, size).to_json(), "defence": GUARD_S}
     return [
         *(_theft(size, seed, PBAYES, GUARD_S, epsilon) for epsilon in BUDGETS),
         *(Trial.of(protect, {**shared, "epsilon": epsilon}, seed) for epsilon in BUDGETS),
     ]
 
 
-def quantised(result: StudyResult) -> PaperCurves:
+def report_quantisation(result: StudyResult) -> PaperCurves:
     """Both of figure 4's curves over the number of different answers, which are the centroids."""
     bare = [record for record in result.records if "attack" not in record.parameters]
     points: list[tuple[int, Estimate | None, Estimate | None]] = []
@@ -139,11 +139,11 @@ FIGURE_3 = declare(
     paper="Tang2024, figure 3 in kind, MNIST",
     does="extraction accuracy of the naive and the pBayes attack against the distortion budget",
     extra="guard",
-)(PaperStudy(sweep, swept))
+)(PaperStudy(sweep_trials, report_sweep))
 FIGURE_4 = declare(
     "study",
     "guard-centroids",
     paper="Tang2024, figure 4 in kind, MNIST",
     does="extraction accuracy and recovery distance of pBayes against ModelGuard-S's centroids",
     extra="guard",
-)(PaperStudy(quantise, quantised))
+)(PaperStudy(quantisation_trials, report_quantisation))

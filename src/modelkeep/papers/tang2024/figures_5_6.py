@@ -17,10 +17,10 @@ from modelkeep.papers.result import Claim, values
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.papers.tang2024.arrangement import DRAWINGS, MNIST, TASKS
-from modelkeep.papers.tang2024.defences import standing
+from modelkeep.papers.tang2024.defences import build_defence
 from modelkeep.papers.tang2024.figures_3_4 import BUDGETS
-from modelkeep.papers.tang2024.owner import owner
-from modelkeep.papers.tang2024.plans import planned
+from modelkeep.papers.tang2024.owner import prepare_owner
+from modelkeep.papers.tang2024.plans import make_plan
 from modelkeep.papers.tang2024.printed import DEFENCES, GUARD_S, GUARD_W, MAD, NONE, TOP
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
@@ -33,8 +33,8 @@ _LOOKS = 12
 @trial("tang2024/figure-5-growth", formerly=("modelkeep.extract.studies.quantising:grow",))
 def grow(*, seed: int, task: str, plan: dict[str, Any], epsilon: float) -> dict[str, Any]:
     """How many centroids ModelGuard-S has after more and more of the thief's queries."""
-    mine = owner(task, plan, seed)
-    guarded, asked = Guarded(mine.target, standing("ModelGuard-S", epsilon, mine)), mine.asked
+    mine = prepare_owner(task, plan, seed)
+    guarded, asked = Guarded(mine.target, build_defence("ModelGuard-S", epsilon, mine)), mine.asked
     queries, centroids = [0], [0]
     for part in asked.tensor_split(_LOOKS):
         guarded.probs(part)
@@ -46,8 +46,8 @@ def grow(*, seed: int, task: str, plan: dict[str, Any], epsilon: float) -> dict[
 @trial("tang2024/figure-5-detection", formerly=("modelkeep.extract.studies.quantising:detect",))
 def detect(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float) -> dict[str, float]:
     """The AUROC of the top confidence as a sign of data that the target knows, after the thief has asked (figure 5)."""
-    mine = owner(task, plan, seed)
-    guarded = Guarded(mine.target, standing(defence, epsilon, mine))
+    mine = prepare_owner(task, plan, seed)
+    guarded = Guarded(mine.target, build_defence(defence, epsilon, mine))
     guarded.probs(mine.asked)
     known, unknown = (guarded.probs(data.x).amax(dim=1) for data in (mine.data.test, mine.data.unknown))
     return {"auroc": auroc(known, unknown), "n": len(known) + len(unknown)}
@@ -76,8 +76,8 @@ def respond(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
     The two are asked in turn, so that whatever else the machine does meets both. The thief has asked all of his
     questions before: the state of a defence is as large as it gets in this study.
     """
-    mine = owner(task, plan, seed)
-    guarded, bare = (Guarded(mine.target, standing(name, epsilon, mine)) for name in (defence, NONE))
+    mine = prepare_owner(task, plan, seed)
+    guarded, bare = (Guarded(mine.target, build_defence(name, epsilon, mine)) for name in (defence, NONE))
     guarded.probs(mine.asked if guarded.state is not None else mine.asked[:8])  # also compiles what is compiled
     taken, added = [], []
     for x in torch.split(mine.data.test.x[:_REPEATED], 1):
@@ -97,18 +97,20 @@ _GROWN = 1.5
 """The budget of figure 5's right half."""
 
 
-def _detections(size: Size, seed: int) -> Sequence[Trial]:
+def _detection_trials(size: Size, seed: int) -> Sequence[Trial]:
     """One per task and budget, and one per task for the top-1 defence, whose answers all look alike."""
     return [
         Trial.of(
-            detect, {"task": task, "plan": planned(task, size).to_json(), "defence": defence, "epsilon": epsilon}, seed
+            detect,
+            {"task": task, "plan": make_plan(task, size).to_json(), "defence": defence, "epsilon": epsilon},
+            seed,
         )
         for task in TASKS
         for defence, epsilon in (*((GUARD_S, epsilon) for epsilon in (0.0, *BUDGETS)), (TOP, 2.0))
     ]
 
 
-def detected(result: StudyResult) -> PaperCurves:
+def report_detection(result: StudyResult) -> PaperCurves:
     """Figure 5, left: a curve per target, and the top-1 defence's one point in the claims."""
     budgets = (0.0, *BUDGETS)
     series = {
@@ -159,15 +161,15 @@ def _auroc(result: StudyResult, task: str, defence: str, epsilon: float) -> Esti
     return None if not found else exact(found[0]["auroc"], found[0]["n"])
 
 
-def _growths(size: Size, seed: int) -> Sequence[Trial]:
+def _growth_trials(size: Size, seed: int) -> Sequence[Trial]:
     """One per task, and with many classes also one at the budget of the tables."""
     return [
-        Trial.of(grow, {"task": task, "plan": planned(task, size).to_json(), "epsilon": epsilon}, seed)
+        Trial.of(grow, {"task": task, "plan": make_plan(task, size).to_json(), "epsilon": epsilon}, seed)
         for task, epsilon in (*((task, _GROWN) for task in TASKS), (DRAWINGS, 1.0))
     ]
 
 
-def grown(result: StudyResult) -> PaperCurves:
+def report_growth(result: StudyResult) -> PaperCurves:
     """Figure 5, right."""
     found = {
         f"{record.parameters['task']}, ε = {record.parameters['epsilon']:g}": record.value
@@ -201,16 +203,16 @@ def grown(result: StudyResult) -> PaperCurves:
     )
 
 
-def responses(size: Size, seed: int) -> Sequence[Trial]:
+def response_trials(size: Size, seed: int) -> Sequence[Trial]:
     """One per defence with few and with many classes."""
     return [
-        Trial.of(respond, {"task": task, "plan": planned(task, size).to_json(), "defence": defence}, seed)
+        Trial.of(respond, {"task": task, "plan": make_plan(task, size).to_json(), "defence": defence}, seed)
         for task in (MNIST, DRAWINGS)
         for defence in DEFENCES
     ]
 
 
-def timed(result: StudyResult) -> PaperTable:
+def report_times(result: StudyResult) -> PaperTable:
     """Figure 6 as a table: milliseconds per single query, the target's own pass included, and what the defence adds."""
     found = {
         (defence, task): taken[0]
@@ -264,18 +266,18 @@ DETECTION = declare(
     paper="Tang2024, figure 5 (left) in kind",
     does="AUROC of the top confidence as a detector of strange inputs against the distortion budget",
     extra="guard",
-)(PaperStudy(_detections, detected))
+)(PaperStudy(_detection_trials, report_detection))
 GROWTH = declare(
     "study",
     "guard-growth",
     paper="Tang2024, figure 5 (right) in kind",
     does="ModelGuard-S's centroids along the queries",
     extra="guard",
-)(PaperStudy(_growths, grown))
+)(PaperStudy(_growth_trials, report_growth))
 TIMES = declare(
     "study",
     "guard-times",
     paper="Tang2024, figure 6 in kind",
     does="response time of a single query under each defence",
     extra="guard",
-)(PaperStudy(responses, timed))
+)(PaperStudy(response_trials, report_times))

@@ -30,7 +30,7 @@ def _strided_cnn(input_shape: Sequence[int], classes: int) -> nn.Module:
     )
 
 
-def pooled(input_shape: Sequence[int], classes: int) -> nn.Module:
+def build_pooled_network(input_shape: Sequence[int], classes: int) -> nn.Module:
     """A tiny network on images made four times smaller: the Jacobian of a larger one takes MAD far too long."""
     channels, height, width = input_shape
     return nn.Sequential(
@@ -44,13 +44,13 @@ def pooled(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 NETWORKS: dict[str, Architecture] = {
     "strided": _strided_cnn,
-    "pooled": pooled,
+    "pooled": build_pooled_network,
     "resnet": small_resnet,
     "vgg16-bn": vgg16_bn,
 }
 
 
-def built(network: str, data: Data, seed: int) -> Model:
+def build_network(network: str, data: Data, seed: int) -> Model:
     """A new network for this data, with weights drawn from the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

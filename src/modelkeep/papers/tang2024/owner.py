@@ -15,8 +15,8 @@ from modelkeep.core.access import Scores
 from modelkeep.core.model import Model
 from modelkeep.guard.defences.misinformation import reverse_cross_entropy
 from modelkeep.guard.outliers import OutlierExposure
-from modelkeep.papers.tang2024.arrangement import Arrangement, arranged
-from modelkeep.papers.tang2024.networks import built
+from modelkeep.papers.tang2024.arrangement import Arrangement, arrange
+from modelkeep.papers.tang2024.networks import build_network
 from modelkeep.study.folder import shared_folder, workdir
 from modelkeep.study.trials import canonical
 from modelkeep.training import Objective, Recipe, fit
@@ -74,21 +74,21 @@ class Owner:
 
     def misinformation(self) -> Model:
         """Adaptive misinformation's model: the same network, trained to be wrong."""
-        model = built(self.plan.network, self.data.train, self.seed + 1)
+        model = build_network(self.plan.network, self.data.train, self.seed + 1)
         _train_once(model, self, "misinformation", lambda data: reverse_cross_entropy)
         return model
 
 
-def owner(task: str, plan: dict[str, Any], seed: int) -> Owner:
+def prepare_owner(task: str, plan: dict[str, Any], seed: int) -> Owner:
     """The owner of a task. His target is trained by the first trial that needs it, and kept for the others."""
-    return _owner(task, canonical(plan), seed, workdir().parent)
+    return _prepare_owner(task, canonical(plan), seed, workdir().parent)
 
 
 @lru_cache(maxsize=1)
-def _owner(task: str, plan_text: str, seed: int, folder: Path) -> Owner:
+def _prepare_owner(task: str, plan_text: str, seed: int, folder: Path) -> Owner:
     plan = Plan(**json.loads(plan_text))
-    data = arranged(task, plan.examples, plan.tested)
-    target = built(plan.network, data.train, seed)
+    data = arrange(task, plan.examples, plan.tested)
+    target = build_network(plan.network, data.train, seed)
     made = Owner(task, plan, seed, data, target)
     _train_once(target, made, "target", lambda data: OutlierExposure(data.outliers))
     return made

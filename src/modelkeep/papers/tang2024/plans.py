@@ -55,7 +55,7 @@ PAPER = Plan(
 """The paper's settings. Its networks start from ImageNet's weights, which cannot be had here; ours from random ones."""
 
 
-def planned(task: str, size: Size) -> Plan:
+def make_plan(task: str, size: Size) -> Plan:
     """VGG16-BN as in the paper for colour photographs of 32×32; images of 28×28 are too small for it."""
     if size == "small":
         return SMALL

@@ -67,7 +67,7 @@ def row_name(strategy: str, attack: str) -> str:
 ROWS = (*(row_name(*each) for each in ATTACKS), *_SUMMARY)
 
 
-def _parsed(text: str) -> dict[tuple[str, str], float]:
+def _parse(text: str) -> dict[tuple[str, str], float]:
     lines = text.strip().splitlines()
     return {
         (row, defence): float(number) / 100
@@ -76,5 +76,5 @@ def _parsed(text: str) -> dict[tuple[str, str], float]:
     }
 
 
-MANY_CLASSES, FEW_CLASSES = _parsed(_TABLE_4), _parsed(_TABLE_5)
+MANY_CLASSES, FEW_CLASSES = _parse(_TABLE_4), _parse(_TABLE_5)
 """By row and defence, as shares. The paper shows that with CIFAR-10's few classes all defences look alike."""

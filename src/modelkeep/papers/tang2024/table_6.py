@@ -13,10 +13,10 @@ from modelkeep.papers.result import Claim, above, mean, values
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, MNIST, TASKS
-from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED, standing
+from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED, build_defence
 from modelkeep.papers.tang2024.figures_5_6 import exact
-from modelkeep.papers.tang2024.owner import owner
-from modelkeep.papers.tang2024.plans import planned
+from modelkeep.papers.tang2024.owner import prepare_owner
+from modelkeep.papers.tang2024.plans import make_plan
 from modelkeep.papers.tang2024.printed import GUARD_S, KNOCKOFF, NAIVE, PBAYES
 from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study.names import trial
@@ -27,8 +27,8 @@ from modelkeep.study.trials import Trial
 @trial("tang2024/table-6", formerly=("modelkeep.extract.studies.quantising:ask_twice",))
 def ask_twice(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
     """m queries per image, m = 2: which answers changed, and how far both guesses of them are from the clean ones."""
-    mine = owner(task, plan, seed)
-    guarded, asked = Guarded(mine.target, standing(defence, epsilon, mine)), mine.asked
+    mine = prepare_owner(task, plan, seed)
+    guarded, asked = Guarded(mine.target, build_defence(defence, epsilon, mine)), mine.asked
     first, second = guarded.probs(asked), guarded.probs(asked)
     changed = (first != second).any(dim=1)
     clean = mine.clean(asked).cpu()
@@ -37,10 +37,10 @@ def ask_twice(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsil
 
 
 @trial("tang2024/lemma-2", formerly=("modelkeep.extract.studies.quantising:bound",))
-def bound(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
+def measure_bound(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon: float = 1.0) -> dict[str, Any]:
     """Lemma 2's bound for the thief's queries, and the squared error of the best recovery that there could be."""
-    mine = owner(task, plan, seed)
-    guarded, asked = Guarded(mine.target, standing(defence, epsilon, mine)), mine.asked
+    mine = prepare_owner(task, plan, seed)
+    guarded, asked = Guarded(mine.target, build_defence(defence, epsilon, mine)), mine.asked
     answers = guarded.probs(asked)
     found = information_bound(mine.clean(asked).cpu().numpy(), answers.numpy(), seed=seed)
     least, best = found.bound_by_answer, found.bayes_loss
@@ -61,16 +61,16 @@ LEMMA, JENSEN, BEST = "E‖ỹ − y‖²: lemma 2", "with Jensen", "best recove
 _FORMS = (GUARD_S, SECRET, SEEDED)
 
 
-def _asked_twice(size: Size, seed: int) -> Sequence[Trial]:
+def _trials(size: Size, seed: int) -> Sequence[Trial]:
     """One per task and order."""
     return [
-        Trial.of(ask_twice, {"task": task, "plan": planned(task, size).to_json(), "defence": defence}, seed)
+        Trial.of(ask_twice, {"task": task, "plan": make_plan(task, size).to_json(), "defence": defence}, seed)
         for task in TASKS
         for defence in (UNORDERED, GUARD_S)
     ]
 
 
-def table_6(result: StudyResult) -> PaperTable:
+def report_table_6(result: StudyResult) -> PaperTable:
     """The mean recovery distance on the predictions that changed, as the thief asks once and twice."""
     cells, claims = [], []
     for task in TASKS:
@@ -104,17 +104,17 @@ def _never_clean(size: Size, seed: int) -> Sequence[Trial]:
     """The paper's form and the two that never answer cleanly: their answers, two thefts each, and lemma 2's bound."""
     made = []
     for task in (MNIST, DRAWINGS):
-        shared = {"task": task, "plan": planned(task, size).to_json()}
+        shared = {"task": task, "plan": make_plan(task, size).to_json()}
         for form in _FORMS:
             made.append(Trial.of(protect, {**shared, "defence": form}, seed))
-            made.append(Trial.of(bound, {**shared, "defence": form}, seed))
+            made.append(Trial.of(measure_bound, {**shared, "defence": form}, seed))
             for attack in (NAIVE, PBAYES):
                 named = {"strategy": KNOCKOFF, "attack": attack, "defence": form}
                 made.append(Trial.of(steal, {**shared, **named}, seed))
     return made
 
 
-def _told_apart(result: StudyResult) -> PaperTable:
+def _compare_forms(result: StudyResult) -> PaperTable:
     """What the two forms cost and gain beside the paper's."""
     cells: list[Cell] = []
     shares: dict[tuple[str, str], Estimate] = {}
@@ -122,7 +122,7 @@ def _told_apart(result: StudyResult) -> PaperTable:
     for task in (MNIST, DRAWINGS):
         for form in _FORMS:
             row = f"{task}: {form}"
-            for key, value in _measured(result, task, form).items():
+            for key, value in _read_figures(result, task, form).items():
                 cells.append(Cell(row, key, value, None))
             found = {cell.column: cell.ours for cell in cells if cell.row == row}
             if (share := found["clean answers"]) is not None:
@@ -133,12 +133,12 @@ def _told_apart(result: StudyResult) -> PaperTable:
     return PaperTable(
         study=result.study,
         cells=tuple(cells),
-        claims=(_share(shares), _bounded(bounds)),
+        claims=(_share(shares), _claim_bound(bounds)),
         provenance=result.provenance,
     )
 
 
-def _measured(result: StudyResult, task: str, form: str) -> dict[str, Estimate | None]:
+def _read_figures(result: StudyResult, task: str, form: str) -> dict[str, Estimate | None]:
     """All figures of one form; None where its trial is missing."""
     bare = [record for record in result.records if record.name.endswith("/protection")]
     lemma = [record for record in result.records if record.name.endswith("/lemma-2")]
@@ -170,7 +170,7 @@ def _share(shares: dict[tuple[str, str], Estimate]) -> Claim:
     return Claim(says, f"{told or 'a trial is missing'}.", verdict)
 
 
-def _bounded(bounds: list[tuple[str, float, float]]) -> Claim:
+def _claim_bound(bounds: list[tuple[str, float, float]]) -> Claim:
     """A theorem of the true entropy. Ours is estimated, and too large where few samples fill many dimensions."""
     says = "Lemma 2's bound, with its entropy estimated, lies below the squared error of the best recovery."
     told = "; ".join(f"{row} {low:.2g} and {error:.2g}" for row, low, error in bounds)
@@ -183,11 +183,11 @@ TABLE_6 = declare(
     paper="Tang2024, table 6 in kind",
     does="recovery distance where the thief asks once and twice, with and without an order of the centroids",
     extra="guard",
-)(PaperStudy(_asked_twice, table_6))
+)(PaperStudy(_trials, report_table_6))
 NEVER_CLEAN = declare(
     "study",
     "quantisation-never-clean",
     paper="Tang2024, algorithm 1 without clean answers, which is ours, and lemma 2",
     does="what the quantiser's forms without clean answers cost and gain, and the information bound",
     extra="guard",
-)(PaperStudy(_never_clean, _told_apart))
+)(PaperStudy(_never_clean, _compare_forms))

@@ -23,10 +23,10 @@ from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.papers.tang2024 import printed
 from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, FASHION, MNIST
-from modelkeep.papers.tang2024.defences import standing
+from modelkeep.papers.tang2024.defences import build_defence
 from modelkeep.papers.tang2024.networks import NETWORKS
-from modelkeep.papers.tang2024.owner import Owner, Plan, owner
-from modelkeep.papers.tang2024.plans import planned
+from modelkeep.papers.tang2024.owner import Owner, Plan, prepare_owner
+from modelkeep.papers.tang2024.plans import make_plan
 from modelkeep.papers.tang2024.printed import (
     ACCURACY,
     AM,
@@ -58,12 +58,12 @@ def steal(
     *, seed: int, task: str, plan: dict[str, Any], strategy: str, attack: str, defence: str, epsilon: float = 1.0
 ) -> dict[str, Any]:
     """Steal the target of a task: how many test labels the copy has right, and how many as the target has them."""
-    mine = owner(task, plan, seed)
-    target = Guarded(mine.target, standing(defence, epsilon, mine))
+    mine = prepare_owner(task, plan, seed)
+    target = Guarded(mine.target, build_defence(defence, epsilon, mine))
     extraction = Extract(
         mine.data.pool,
-        asking(strategy, mine),
-        _attack_named(attack, mine.plan),
+        find_strategy(strategy, mine),
+        _find_attack(attack, mine.plan),
         architecture=NETWORKS[mine.plan.network],
         recipe=Recipe.from_json(mine.plan.stealing),
         clean=mine.target,
@@ -85,8 +85,8 @@ def protect(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
 
     The thief asks first, so that a defence with a state is judged as its users find it after a theft.
     """
-    mine = owner(task, plan, seed)
-    guarded = Guarded(mine.target, standing(defence, epsilon, mine))
+    mine = prepare_owner(task, plan, seed)
+    guarded = Guarded(mine.target, build_defence(defence, epsilon, mine))
     asked = mine.asked
     answers = guarded.probs(asked)
     clean = snap(mine.clean(asked).cpu().numpy())
@@ -100,14 +100,14 @@ def protect(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
     }
 
 
-def asking(strategy: str, mine: Owner) -> Strategy:
+def find_strategy(strategy: str, mine: Owner) -> Strategy:
     """The paper's query strategies, with the same natural images for all attacks and defences."""
     if strategy == printed.KNOCKOFF:
         return Knockoff(mine.queries)
     return JacobianAugmentation(mine.queries, mine.plan.seeds)
 
 
-def _attack_named(name: str, plan: Plan) -> Attack:
+def _find_attack(name: str, plan: Plan) -> Attack:
     """The paper's attacks by their names in its tables."""
     shadows, restoring = Recipe.from_json(plan.shadowing), Recipe.from_json(plan.restoring)
     made: dict[str, Attack] = {
@@ -178,7 +178,7 @@ def same_as(strategy: str, attack: str, defence: str) -> tuple[str, str, str]:
 
 def trials(task: str, size: Size, seed: int) -> Sequence[Trial]:
     """One per different cell, and one per defence for what it does to the answers."""
-    shared = {"task": task, "plan": planned(task, size).to_json()}
+    shared = {"task": task, "plan": make_plan(task, size).to_json()}
     cells = dict.fromkeys(same_as(*attack, defence) for defence in DEFENCES for attack in ATTACKS)
     return [
         *(Trial.of(protect, {**shared, "defence": defence}, seed) for defence in DEFENCES),
@@ -214,10 +214,10 @@ def report(paper: dict[tuple[str, str], float], result: StudyResult) -> PaperTab
 
 def claims(found: Found) -> list[Claim]:
     """The paper's main sentences, each held against our figures."""
-    return [strongest(found), *(defeats(found, defence) for defence in _DEFEATED), *stands(found)]
+    return [claim_strongest(found), *(claim_defeat(found, defence) for defence in _DEFEATED), *claim_stand(found)]
 
 
-def strongest(found: Found) -> Claim:
+def claim_strongest(found: Found) -> Claim:
     """Holds where KnockoffNet with pBayes is the best of all attacks on most defences.
 
     Does not hold where on most of them some attack is better by more than chance; else it is unclear.
@@ -236,7 +236,7 @@ def strongest(found: Found) -> Claim:
     return Claim(says, f"{'; '.join(told)}.", True if best > most else False if beaten > most else None)
 
 
-def defeats(found: Found, defence: str) -> Claim:
+def claim_defeat(found: Found, defence: str) -> Claim:
     """Whether pBayes gets as much as from no defence, within `NEAR`."""
     says = f"pBayes defeats {defence}: it comes within {100 * NEAR:g} points of no defence."
     open_, bayes = (found.accuracy.get((KNOCKOFF, PBAYES, name)) for name in (NONE, defence))
@@ -247,7 +247,7 @@ def defeats(found: Found, defence: str) -> Claim:
     return Claim(says, told, open_.value - bayes.value <= NEAR)
 
 
-def stands(found: Found) -> list[Claim]:
+def claim_stand(found: Found) -> list[Claim]:
     """Whether ModelGuard-S leaves the strongest attack the least of all within the budget, and less than no defence."""
     says = "Of the defences within the distortion budget, ModelGuard-S leaves the strongest attack the least {}."
     within = [name for name in DEFENCES[1:] if found.distortion.get(name, 2.0) <= 1.0]

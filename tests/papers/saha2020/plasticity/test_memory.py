@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from modelkeep import Data, Model
-from modelkeep.papers.saha2020.plasticity.memory import CLOSE, HELD, capacity, memorise, taught
+from modelkeep.papers.saha2020.plasticity.memory import CLOSE, HELD, best_accuracy, find_capacity, memorise
 from modelkeep.training import Recipe, cross_entropy, evaluate, fit
 from modelkeep.zoo.architectures import dense
 
 
 @given(threshold=st.integers(0, 5000), start=st.integers(1, 300))
 def test_the_search_encloses_the_threshold_closely(threshold: int, start: int) -> None:
-    held, failed = capacity(lambda n: n <= threshold, start)
+    held, failed = find_capacity(lambda n: n <= threshold, start)
     assert held <= threshold < failed
     assert failed <= max(CLOSE * held, held + 1)
 
@@ -46,7 +46,7 @@ def test_a_line_holds_about_twice_its_parameters_as_cover_says() -> None:
         assert separable(data) or not learned
         return learned
 
-    held, _ = capacity(holds, start=8)
+    held, _ = find_capacity(holds, start=8)
     # With d + 1 = 5 parameters, 5 random labels can always be held, and 10 in half of all draws.
     assert FEATURES + 1 <= held <= 4 * (FEATURES + 1)
 
@@ -55,7 +55,7 @@ def test_a_small_network_holds_few_labels_and_not_many() -> None:
     drawn = torch.Generator().manual_seed(0)
     x, y = torch.randn(1500, 1, 6, 6, generator=drawn), torch.randint(2, (1500,), generator=drawn)
     data = Data(x, y, ("0", "1"))
-    few, many = (taught(data.first(n), 0, 1, 2, "none", hidden=4, steps=300) for n in (8, 1500))
+    few, many = (best_accuracy(data.first(n), 0, 1, 2, "none", hidden=4, steps=300) for n in (8, 1500))
     assert few == 1.0
     assert 0.5 <= many < 0.9
 

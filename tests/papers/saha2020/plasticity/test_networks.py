@@ -10,7 +10,7 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.core.norms import Ball
-from modelkeep.papers.saha2020.plasticity.networks import CarriedOn, network
+from modelkeep.papers.saha2020.plasticity.networks import CarriedOn, build_network
 from modelkeep.training import Recipe, Step, fit
 from modelkeep.training.objectives import Loss
 
@@ -30,7 +30,7 @@ def line() -> Model:
 def test_a_network_has_its_depth_and_width_and_comes_from_its_seed() -> None:
     data = Data(torch.zeros(2, 1, 12, 12), torch.tensor([0, 1]), ("a", "b"))
     state = torch.random.get_rng_state()
-    model, same, other = (network(data, 3, 5, seed) for seed in (0, 0, 1))
+    model, same, other = (build_network(data, 3, 5, seed) for seed in (0, 0, 1))
     convolutions = [part for part in model.module.modules() if isinstance(part, nn.Conv2d)]
     assert [part.out_channels for part in convolutions] == [5, 5, 5]
     assert model.fingerprint() == same.fingerprint() != other.fingerprint()

@@ -11,7 +11,7 @@ from modelkeep.core.errors import bad_parameter
 from modelkeep.core.model import Model
 
 
-def quantised(model: Model, bits: int) -> Model:
+def quantise(model: Model, bits: int) -> Model:
     """A copy whose weights are, layer by layer, the nearest of `2**bits - 1` evenly spaced values around 0."""
     if bits < 2:
         raise bad_parameter("quantised", "bits", "at least 2", bits)
@@ -22,7 +22,7 @@ def quantised(model: Model, bits: int) -> Model:
     return copy
 
 
-def pruned(model: Model, share: float) -> Model:
+def prune(model: Model, share: float) -> Model:
     """A copy without that share of its weights: the smallest of all layers together are set to 0."""
     if not 0 <= share < 1:
         raise bad_parameter("pruned", "share", "a number from 0 to below 1", share)

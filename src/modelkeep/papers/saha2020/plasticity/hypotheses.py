@@ -32,12 +32,12 @@ def report(result: StudyResult) -> PaperTable:
     remembered = [record for record in plain if "dataset" not in record.parameters]
     swept = [record for record in plain if "dataset" in record.parameters]
     seed = result.provenance.seed
-    fits = {MEMORY_OF: _fit(remembered, [memory.log2_capacity(r.value) for r in _done(remembered)], seed)}
+    fits = {MEMORY_OF: _fit(remembered, [memory.log2_capacity(r.value) for r in _finished_records(remembered)], seed)}
     datasets = list(dict.fromkeys(record.parameters["dataset"] for record in swept))
     for dataset in datasets:
         of_set = [record for record in swept if record.parameters["dataset"] == dataset]
         for column in ("after, attacked", "after, clean"):
-            odds = [_log2_odds(*record.value[column]) for record in _done(of_set)]
+            odds = [_log2_odds(*record.value[column]) for record in _finished_records(of_set)]
             fits[f"{dataset}: odds {column}"] = _fit(of_set, odds, seed)
     cells = [_cell(row, term, fit) for row, fit in fits.items() for term in _TERMS]
     return PaperTable(
@@ -84,8 +84,10 @@ def _separable(fit: Phi | None) -> Claim:
 def _one_measure(remembered: list[Record], swept: list[Record], seed: int) -> Claim:
     """Whether networks that hold more labels are the more robust ones, of the same depth and width."""
     says = "Hypothesis 2: one number says how well a network learns: who holds more labels is the more robust."
-    held = _means({record.identity: memory.log2_capacity(record.value) for record in _done(remembered)}, remembered)
-    robust = _means({r.identity: _log2_odds(*r.value["after, attacked"]) for r in _done(swept)}, swept)
+    held = _means(
+        {record.identity: memory.log2_capacity(record.value) for record in _finished_records(remembered)}, remembered
+    )
+    robust = _means({r.identity: _log2_odds(*r.value["after, attacked"]) for r in _finished_records(swept)}, swept)
     both = sorted(held.keys() & robust.keys())
     agreement = rank_correlation([held[key] for key in both], [robust[key] for key in both], seed) if both else None
     if agreement is None:
@@ -104,12 +106,12 @@ def _means(values: dict[str, float], records: list[Record]) -> dict[tuple[int, i
     return {network: fmean(numbers) for network, numbers in found.items()}
 
 
-def _done(records: list[Record]) -> list[Record]:
+def _finished_records(records: list[Record]) -> list[Record]:
     return [record for record in records if record.state == "done"]
 
 
 def _fit(records: list[Record], log2_phi: list[float], seed: int) -> Phi | None:
-    parameters = [record.parameters for record in _done(records)]
+    parameters = [record.parameters for record in _finished_records(records)]
     return fit_phi([p["depth"] for p in parameters], [p["width"] for p in parameters], log2_phi, seed)
 
 

@@ -16,7 +16,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.result import Claim, above, mean
-from modelkeep.papers.saha2020.plasticity.networks import REGULARISATIONS, WEIGHT_DECAY, network
+from modelkeep.papers.saha2020.plasticity.networks import REGULARISATIONS, WEIGHT_DECAY, build_network
 from modelkeep.papers.saha2020.plasticity.phi import FEWEST
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
@@ -32,7 +32,7 @@ CLOSE = 1.1
 """The search ends when what failed is at most this many times what was held."""
 
 
-def capacity(holds: Callable[[int], bool], start: int) -> tuple[int, int]:
+def find_capacity(holds: Callable[[int], bool], start: int) -> tuple[int, int]:
     """The most examples that were held, and the fewest above it that were not: doubled or halved, then bisected.
 
     As if a network that holds n holds fewer too. Nothing held at all is `(0, 1)`.
@@ -67,16 +67,18 @@ def memorise(
     def holds(n: int) -> bool:
         drawn = torch.Generator().manual_seed(1000 * seed + n)
         x, y = torch.randn(n, 1, side, side, generator=drawn), torch.randint(2, (n,), generator=drawn)
-        probes.append((n, taught(Data(x, y, ("0", "1"), "noise"), seed, depth, width, regularisation, hidden, steps)))
+        probes.append(
+            (n, best_accuracy(Data(x, y, ("0", "1"), "noise"), seed, depth, width, regularisation, hidden, steps))
+        )
         return probes[-1][1] >= HELD
 
-    held, failed = capacity(holds, start=64)
+    held, failed = find_capacity(holds, start=64)
     return {"held": held, "failed": failed, "probes": probes}
 
 
-def taught(data: Data, seed: int, depth: int, width: int, regularisation: str, hidden: int, steps: int) -> float:
+def best_accuracy(data: Data, seed: int, depth: int, width: int, regularisation: str, hidden: int, steps: int) -> float:
     """The best accuracy on its own training data."""
-    model = network(data, depth, width, seed, dropout=0.5 if regularisation == "dropout" else 0.0, hidden=hidden)
+    model = build_network(data, depth, width, seed, dropout=0.5 if regularisation == "dropout" else 0.0, hidden=hidden)
     decay = WEIGHT_DECAY if regularisation == "weight decay" else 0.0
     recipe = Recipe(
         steps=steps,
@@ -123,7 +125,7 @@ def report(result: StudyResult) -> PaperTable:
     return PaperTable(
         study=result.study,
         cells=tuple(cells),
-        claims=tuple(_regularised(result, name) for name in REGULARISATIONS[1:]),
+        claims=tuple(_compare_regularisation(result, name) for name in REGULARISATIONS[1:]),
         provenance=result.provenance,
     )
 
@@ -137,7 +139,7 @@ def by_network(records: Iterable[Record]) -> dict[tuple[str, int, int], list[Rec
     return found
 
 
-def _regularised(result: StudyResult, name: str) -> Claim:
+def _compare_regularisation(result: StudyResult, name: str) -> Claim:
     """The ratio of capacities with and without, of the same network with the same seed, against 1."""
     log2 = {
         (p["regularisation"], p["depth"], p["width"], record.seed): log2_capacity(record.value)

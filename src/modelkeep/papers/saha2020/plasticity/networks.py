@@ -19,7 +19,7 @@ WEIGHT_DECAY = 5e-4
 REGULARISATIONS = ("none", "weight decay", "dropout")
 
 
-def network(like: Data, depth: int, width: int, seed: int, *, hidden: int = 128, dropout: float = 0.0) -> Model:
+def build_network(like: Data, depth: int, width: int, seed: int, *, hidden: int = 128, dropout: float = 0.0) -> Model:
     """`depth` convolutions of `width` channels each, one max pooling, two dense layers; weights drawn from `seed`."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -17,8 +17,8 @@ from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 from modelkeep.core.results import Estimate
 from modelkeep.papers.result import Claim, above, mean
-from modelkeep.papers.saha2020.plasticity.compression import pruned, quantised
-from modelkeep.papers.saha2020.plasticity.networks import REGULARISATIONS, WEIGHT_DECAY, CarriedOn, clean, network
+from modelkeep.papers.saha2020.plasticity.compression import prune, quantise
+from modelkeep.papers.saha2020.plasticity.networks import REGULARISATIONS, WEIGHT_DECAY, CarriedOn, build_network, clean
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
@@ -67,22 +67,22 @@ def _sweep_on(
     attacked: int,
 ) -> Counts:
     """The same on any data. An epoch on adversarial examples gives each 10 iterations more."""
-    model = network(train, depth, width, seed, dropout=0.5 if regularisation == "dropout" else 0.0)
+    model = build_network(train, depth, width, seed, dropout=0.5 if regularisation == "dropout" else 0.0)
     optimizer = Adam(weight_decay=WEIGHT_DECAY if regularisation == "weight decay" else 0.0)
     first, second = (Recipe(epochs=n, batch_size=64, optimizer=optimizer) for n in (epochs, cycles))
     fit(model, train, clean, first, seed=seed, checkpoint=workdir() / "clean")
-    found = _counted(model, test, attacked, seed, "before")
+    found = _count(model, test, attacked, seed, "before")
     objective = CarriedOn(Ball("l1", RADIUS, train.bounds), steps=10, step_size=RADIUS / 4)
     fit(model, train, objective, second, seed=seed + 1, checkpoint=workdir() / "adversarial", checkpoint_seconds=300)
-    found |= _counted(model, test, attacked, seed, "after")
+    found |= _count(model, test, attacked, seed, "after")
     for bits in BITS:
-        found |= _counted(quantised(model, bits), test, attacked, seed, f"{bits} bits")
+        found |= _count(quantise(model, bits), test, attacked, seed, f"{bits} bits")
     for share in SHARES:
-        found |= _counted(pruned(model, share), test, attacked, seed, f"{100 * share:.0f} % pruned")
+        found |= _count(prune(model, share), test, attacked, seed, f"{100 * share:.0f} % pruned")
     return found
 
 
-def _counted(model: Model, test: Data, attacked: int, seed: int, stage: str) -> Counts:
+def _count(model: Model, test: Data, attacked: int, seed: int, stage: str) -> Counts:
     """How many of all are right, and how many of the first `attacked` still are after 40 iterations of PGD."""
     right = evaluate(model, test)[1]
     robust = PGD(norm="l1", radius=RADIUS, steps=40)(model, test.first(attacked), seed=seed).robust_accuracy
@@ -130,11 +130,15 @@ def report(result: StudyResult) -> PaperTable:
         for column in COLUMNS
     ]
     claims = [
-        _paired(result, "before, clean", "after, clean", "Adversarial training costs clean accuracy."),
-        _paired(result, "after, attacked", "before, attacked", "Adversarial training makes networks more robust."),
-        _paired(result, "after, attacked", "8 bits, attacked", "Quantisation to 8 bits costs robustness."),
-        _paired(result, "after, attacked", "4 bits, attacked", "Quantisation to 4 bits costs robustness."),
-        _paired(result, "after, attacked", "80 % pruned, attacked", "Pruning 80 % of the weights costs robustness."),
+        _compare_pairs(result, "before, clean", "after, clean", "Adversarial training costs clean accuracy."),
+        _compare_pairs(
+            result, "after, attacked", "before, attacked", "Adversarial training makes networks more robust."
+        ),
+        _compare_pairs(result, "after, attacked", "8 bits, attacked", "Quantisation to 8 bits costs robustness."),
+        _compare_pairs(result, "after, attacked", "4 bits, attacked", "Quantisation to 4 bits costs robustness."),
+        _compare_pairs(
+            result, "after, attacked", "80 % pruned, attacked", "Pruning 80 % of the weights costs robustness."
+        ),
     ]
     return PaperTable(
         study=result.study,
@@ -165,7 +169,7 @@ def _accuracy(records: list[Record], column: str, seed: int) -> Estimate | None:
     return mean([right / n for right, n in found], seed)
 
 
-def _paired(result: StudyResult, larger: str, smaller: str, says: str) -> Claim:
+def _compare_pairs(result: StudyResult, larger: str, smaller: str, says: str) -> Claim:
     """By the mean difference over all networks."""
     done = [record.value for record in result.records if record.state == "done"]
     if len(done) < 2:

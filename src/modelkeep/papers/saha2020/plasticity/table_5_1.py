@@ -31,7 +31,7 @@ from modelkeep.core.norms import Ball
 from modelkeep.core.results import Estimate
 from modelkeep.papers.curves import Curve, PaperCurves
 from modelkeep.papers.result import Claim, above, values
-from modelkeep.papers.saha2020.plasticity.networks import CarriedOn, clean, network
+from modelkeep.papers.saha2020.plasticity.networks import CarriedOn, build_network, clean
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
 from modelkeep.study.folder import workdir
@@ -65,7 +65,7 @@ def _harden_on(
     train: Data, test: Data, seed: int, depth: int, epochs: int, cycles: int, iterations: int, attacked: int
 ) -> dict[str, Any]:
     """The same on any data."""
-    model = network(train, depth, WIDTH, seed)
+    model = build_network(train, depth, WIDTH, seed)
     first, second = (
         Recipe(epochs=n, batch_size=64, optimizer=SGD(momentum=0.9), learning_rate=0.01) for n in (epochs, cycles)
     )

@@ -6,10 +6,10 @@ needs no download. Words, attributes, relations and the five question families a
 
 from __future__ import annotations
 
-from modelkeep.papers.saha2020.scenes.picture import covered, picture
+from modelkeep.papers.saha2020.scenes.picture import draw_picture, find_thing
 from modelkeep.papers.saha2020.scenes.programs import Program, execute
 from modelkeep.papers.saha2020.scenes.questions import ANSWERS, FAMILIES, LONGEST, VOCABULARY, Question, ask, tokens
-from modelkeep.papers.saha2020.scenes.scene import ATTRIBUTES, Scene, Thing, scene
+from modelkeep.papers.saha2020.scenes.scene import ATTRIBUTES, Scene, Thing, draw_scene
 
 __all__ = [
     "ANSWERS",
@@ -22,9 +22,9 @@ __all__ = [
     "Scene",
     "Thing",
     "ask",
-    "covered",
+    "draw_picture",
+    "draw_scene",
     "execute",
-    "picture",
-    "scene",
+    "find_thing",
     "tokens",
 ]

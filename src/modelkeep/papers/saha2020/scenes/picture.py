@@ -16,7 +16,7 @@ COLOURS = {
 }
 
 
-def picture(things: Scene, size: int, seed: int) -> torch.Tensor:
+def draw_picture(things: Scene, size: int, seed: int) -> torch.Tensor:
     """The scene from above and in front: what is nearer covers what is behind it. `seed` is for the table's grain."""
     generator = torch.Generator().manual_seed(seed)
     down, across = _grid(size)
@@ -29,7 +29,7 @@ def picture(things: Scene, size: int, seed: int) -> torch.Tensor:
     return drawn.clamp(0, 1)
 
 
-def covered(things: Scene, size: int) -> torch.Tensor:
+def find_thing(things: Scene, size: int) -> torch.Tensor:
     """Where a thing is, `(size, size)` of bool; everywhere else is background."""
     parts = [_look(thing, size)[0] > 0 for thing in things]
     return torch.stack(parts).any(dim=0)

@@ -67,16 +67,16 @@ def tokens(words: Sequence[str], length: int) -> list[int]:
     return [VOCABULARY.index(word) for word in words] + [0] * (length - len(words))
 
 
-def _described(thing: Thing, random: Random, without: str | None = None) -> dict[Attribute, str]:
+def _choose_attributes(thing: Thing, random: Random, without: str | None = None) -> dict[Attribute, str]:
     """Some of its attributes."""
     told = [name for name in ATTRIBUTES if name != without]
     return {name: getattr(thing, name) for name in told if random.random() < 0.5}
 
 
-def _any(random: Random, scene: Scene) -> dict[Attribute, str]:
+def _describe_anything(random: Random, scene: Scene) -> dict[Attribute, str]:
     """A description of something that may or may not be in the scene, one or two attributes long."""
     if random.random() < 0.5:
-        told = _described(random.choice(scene), random)
+        told = _choose_attributes(random.choice(scene), random)
     else:
         told = {name: random.choice(values) for name, values in ATTRIBUTES.items()}
     kept = random.sample(list(told), min(len(told), random.randint(1, 2)))
@@ -88,7 +88,7 @@ def _words(told: dict[Attribute, str], plural: bool = False) -> list[str]:
     return [*(value for name, value in told.items() if name != "shape"), f"{noun}s" if plural else noun]
 
 
-def _filtered(told: dict[Attribute, str], things: Program = ("scene",)) -> Program:
+def _filter(told: dict[Attribute, str], things: Program = ("scene",)) -> Program:
     for value in told.values():
         things = ("filter", value, things)
     return things
@@ -96,10 +96,10 @@ def _filtered(told: dict[Attribute, str], things: Program = ("scene",)) -> Progr
 
 def _the(scene: Scene, random: Random, without: str | None = None) -> Asked | None:
     """ "the …": words and a program for exactly one thing of the scene."""
-    told = _described(random.choice(scene), random, without)
+    told = _choose_attributes(random.choice(scene), random, without)
     if sum(all(thing.is_a(value) for value in told.values()) for thing in scene) != 1:
         return None
-    return ["the", *_words(told)], ("unique", _filtered(told))
+    return ["the", *_words(told)], ("unique", _filter(told))
 
 
 def _relative(scene: Scene, random: Random) -> Asked | None:
@@ -120,17 +120,17 @@ def _query(attribute: Attribute) -> _Template:
 
 
 def _count(scene: Scene, random: Random) -> Asked:
-    told = _any(random, scene)
-    return ["how", "many", *_words(told, plural=True), "are", "there"], ("count", _filtered(told))
+    told = _describe_anything(random, scene)
+    return ["how", "many", *_words(told, plural=True), "are", "there"], ("count", _filter(told))
 
 
 def _numbers(how: str, before: str, between: str) -> _Template:
     def compared(scene: Scene, random: Random) -> Asked | None:
-        one, other = _any(random, scene), _any(random, scene)
+        one, other = _describe_anything(random, scene), _describe_anything(random, scene)
         if one == other:
             return None
         words = ["are", "there", *before.split(), *_words(one, True), between, *_words(other, True)]
-        return words, (how, ("count", _filtered(one)), ("count", _filtered(other)))
+        return words, (how, ("count", _filter(one)), ("count", _filter(other)))
 
     return compared, _YES_NO
 
@@ -151,8 +151,8 @@ def _query_there(attribute: Attribute) -> _Template:
         place = _relative(scene, random)
         if place is None:
             return None
-        told = _described(random.choice(scene), random, without=attribute)
-        things = _filtered(told, place[1])
+        told = _choose_attributes(random.choice(scene), random, without=attribute)
+        things = _filter(told, place[1])
         if execute(("count", things), scene) != "1":
             return None
         return ["what", attribute, "is", "the", *_words(told), *place[0]], ("query", attribute, ("unique", things))
@@ -161,22 +161,22 @@ def _query_there(attribute: Attribute) -> _Template:
 
 
 def _exist_there(scene: Scene, random: Random) -> Asked | None:
-    place, told = _relative(scene, random), _any(random, scene)
-    return place and (["is", "there", "a", *_words(told), *place[0]], ("exist", _filtered(told, place[1])))
+    place, told = _relative(scene, random), _describe_anything(random, scene)
+    return place and (["is", "there", "a", *_words(told), *place[0]], ("exist", _filter(told, place[1])))
 
 
 def _count_there(scene: Scene, random: Random) -> Asked | None:
-    place, told = _relative(scene, random), _described(random.choice(scene), random)
+    place, told = _relative(scene, random), _choose_attributes(random.choice(scene), random)
     words = ["how", "many", *_words(told, True), "are"]
-    return place and ([*words, *place[0]], ("count", _filtered(told, place[1])))
+    return place and ([*words, *place[0]], ("count", _filter(told, place[1])))
 
 
 def _either(scene: Scene, random: Random) -> Asked | None:
-    one, other = _any(random, scene), _any(random, scene)
+    one, other = _describe_anything(random, scene), _describe_anything(random, scene)
     if one == other:
         return None
     words = ["how", "many", "things", "are", *_words(one, True), "or", *_words(other, True)]
-    return words, ("count", ("union", _filtered(one), _filtered(other)))
+    return words, ("count", ("union", _filter(one), _filter(other)))
 
 
 def _both(how: str, *before: str) -> Callable[[Scene, Random], Asked | None]:

@@ -44,7 +44,7 @@ class Thing:
 Scene = tuple[Thing, ...]
 
 
-def scene(random: Random, fewest: int = 3, most: int = 6) -> Scene:
+def draw_scene(random: Random, fewest: int = 3, most: int = 6) -> Scene:
     """A scene of `fewest` to `most` things that all can be seen, no two of them alike.
 
     >>> scene(Random(0)) == scene(Random(0))
@@ -54,14 +54,14 @@ def scene(random: Random, fewest: int = 3, most: int = 6) -> Scene:
     while True:  # a crowded start has no place for the last thing: begin again
         things: list[Thing] = []
         for _ in range(50 * count):
-            new = _a_thing(random)
+            new = _draw_thing(random)
             if all(_apart(new, other) for other in things):
                 things.append(new)
             if len(things) == count:
                 return tuple(things)
 
 
-def _a_thing(random: Random) -> Thing:
+def _draw_thing(random: Random) -> Thing:
     """One thing somewhere within the picture."""
     size, colour, material, shape = (random.choice(values) for values in ATTRIBUTES.values())
     edge = 1.15 * RADIUS[size]  # a cylinder is a little taller than wide
