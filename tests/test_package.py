@@ -36,7 +36,7 @@ EXPORTS = {
         LipschitzBelow LipschitzMargin LipschitzSearch NamedSets NoisyTraining RelaxedTopK Smooth Smoothed Standard
         Surface lipschitz make_orthogonal surface train_certified
     """,
-    "certify.rules": "RULES Call NoRule Value Written elementwise exported layers",
+    "certify.rules": "RULES Call NoRule Value Written elementwise export layers",
     "certify.verifier": "Check Refused Report fingerprint read_inputs verify",
     "cli": "app main",
     "cli.govern": "app",

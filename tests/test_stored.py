@@ -198,7 +198,7 @@ def test_remembered_trials_can_be_run_again(study: str, copy: Path) -> None:
     """By the names that they have now."""
     with Ledger(copy / "ledger.sqlite3", create=False) as ledger:
         before = ledger.records(study)[0]
-        trial = Study.remembered(ledger, study).trials[0]
+        trial = Study.recall(ledger, study).trials[0]
     with torch.random.fork_rng(devices=[]):
         state, text, _ = execute(trial, str(copy))
     assert (state, json.loads(text)) == ("done", before.value)

@@ -63,6 +63,6 @@ def digits(n: int) -> Data:
 def hand_over(folder: Path, radius: float = 0.05) -> Handed:
     """Train, certify, sign and write all files to `folder`."""
     model, data, key = digits_model(), digits(30), folder / "key.pem"
-    made = make_certificate(Certify(radius=radius), model, data, name="digits").signed(Signer.at(key))
+    made = make_certificate(Certify(radius=radius), model, data, name="digits").sign(Signer.at(key))
     weights = model.save(folder / "digits.safetensors")
     return Handed(made.write(folder / "certificate.json"), weights, data.x.numpy(), key)

@@ -28,7 +28,7 @@ def traced(module: nn.Module, *shape: int, classes: int) -> tuple[Graph, dict[st
 def brute_norm(block: AffineBlock, tensors: Tensors, norm: Norm) -> float:
     """The norm of the matrix, which is found column by column."""
     units = torch.eye(block.inputs, dtype=torch.float64).view(-1, *block.shape)
-    return float(torch.linalg.matrix_norm(block.linear(units, tensors).flatten(1).T, ord=ORDER[norm]))
+    return float(torch.linalg.matrix_norm(block.apply_linear(units, tensors).flatten(1).T, ord=ORDER[norm]))
 
 
 def test_affine_operations_are_one_block() -> None:
@@ -102,7 +102,9 @@ def test_a_residual_convolution_is_one_kernel(dilation: int, groups: int) -> Non
     stride, padding, _, _ = kernel.windows(whole.shape, whole.operations[-1].shape)
     x = torch.randn(2, 4, 6, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     padded = nn.functional.pad(x, [side for pair in reversed(padding) for side in pair])
-    torch.testing.assert_close(nn.functional.conv2d(padded, kernel.weight, stride=stride), whole.linear(x, tensors))
+    torch.testing.assert_close(
+        nn.functional.conv2d(padded, kernel.weight, stride=stride), whole.apply_linear(x, tensors)
+    )
 
 
 @torch.no_grad()
@@ -114,7 +116,7 @@ def test_a_block_and_its_transpose_are_adjoint() -> None:
             generator = torch.Generator().manual_seed(seed)
             v = torch.randn(1, *block.shape, dtype=torch.float64, generator=generator)
             u = torch.randn(1, *block.operations[-1].shape, dtype=torch.float64, generator=generator)
-            there, back = (block.linear(v, tensors) * u).sum(), (block.transposed(u, tensors) * v).sum()
+            there, back = (block.apply_linear(v, tensors) * u).sum(), (block.apply_transpose(u, tensors) * v).sum()
             assert math.isclose(float(there), float(back), rel_tol=1e-9, abs_tol=1e-9)
             matrix = block_matrix(block, tensors)
-            torch.testing.assert_close(matrix @ v.flatten(), block.linear(v, tensors).flatten())
+            torch.testing.assert_close(matrix @ v.flatten(), block.apply_linear(v, tensors).flatten())

@@ -94,7 +94,7 @@ def test_the_verifier_agrees_on_every_guarantee_in_every_norm(
     data = digits(20)
     radius = {"l2": 0.1, "linf": 0.001, "l1": 0.01}[norm]
     made = make_certificate(Certify(radius=radius, norm=norm, guarantee=GUARANTEES[name]), model, data)
-    path = made.signed(Signer.at(tmp_path / "key.pem")).write(tmp_path / "c.json")
+    path = made.sign(Signer.at(tmp_path / "key.pem")).write(tmp_path / "c.json")
     report = verifier.verify(path, weights=weights, inputs=data.x.numpy())
     assert {check.status for check in report.checks} == {"holds"}, report.checks
     assert report.claimed == report.shown == made.summary.certified > 0
@@ -103,7 +103,7 @@ def test_the_verifier_agrees_on_every_guarantee_in_every_norm(
 
 
 def test_it_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
-    made = certificate_of(linear()).signed(Signer.at(tmp_path / "key.pem"))
+    made = certificate_of(linear()).sign(Signer.at(tmp_path / "key.pem"))
     assert Certificate.model_validate_json(made.write(tmp_path / "c.json").read_bytes()) == made
 
 

@@ -41,7 +41,7 @@ def regions(found: Surface) -> dict[tuple[int, ...], tuple[float, float]]:
     across = torch.linspace(left, right, found.sets.shape[1])
     assert (found.sets == found.sets[:1]).all()  # the second feature does not matter
     spans = {}
-    for members in found.named():
+    for members in found.count_sets():
         mask = torch.zeros(3, dtype=torch.bool)
         mask[list(members)] = True
         where = across[(found.sets[0] == mask).all(dim=1)]

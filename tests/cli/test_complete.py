@@ -13,7 +13,7 @@ from cli.running import Run
 from modelkeep import Model
 from modelkeep.completion.hardness import Hardness
 from modelkeep.completion.trials import complete as trial
-from modelkeep.completion.trials import fingerprints, opened, retraining
+from modelkeep.completion.trials import fingerprints, open_owned, read_retraining
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Result
 from modelkeep.study import working_in
@@ -82,7 +82,7 @@ def test_a_trial_measures_what_a_part_and_a_procedure_cost(small_model: Path, tm
     part = {"name": "logits", "layers": ["logits"], "without": [], "share": 1.0}
     with working_in(tmp_path / "first"):
         value = trial(part=part, procedure="T1", setting=setting, seed=3)
-    found = retraining(value, "logits", "T1", 3)
+    found = read_retraining(value, "logits", "T1", 3)
     assert found.original.steps == found.retrained.steps == (0, 4, 8, 12, 16, 20, 24)
     assert found.original.losses[0] > 0.7
     assert found.retrained.best < found.original.losses[0]
@@ -100,10 +100,10 @@ def test_a_trial_measures_what_a_part_and_a_procedure_cost(small_model: Path, tm
 
 def test_a_model_that_changed_is_another_model(small_model: Path) -> None:
     owned = _owned(small_model)
-    right = fingerprints(*opened(owned))
-    assert opened({**owned, "fingerprints": right})[0].fingerprint() == right[0]
+    right = fingerprints(*open_owned(owned))
+    assert open_owned({**owned, "fingerprints": right})[0].fingerprint() == right[0]
     with pytest.raises(InputError, match="changed since the study began"):
-        opened({**owned, "fingerprints": ["another", *right[1:]]})
+        open_owned({**owned, "fingerprints": ["another", *right[1:]]})
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_the_missing_is_new_and_the_rest_is_kept_to_the_bit(part: Part, scheme: 
     with torch.no_grad():
         for tensor in tensors_of(network).values():
             tensor.copy_(torch.full_like(tensor, 7))
-    missing = part.missing(network)
+    missing = part.missing_elements(network)
     reset(network, part, scheme=scheme, seed=3)
     for name, tensor in tensors_of(network).items():
         if name in missing:
@@ -97,7 +97,7 @@ def test_what_is_drawn_depends_on_the_seed_and_not_on_what_was_missing(scheme: S
     one = nn.Sequential(nn.Linear(4, 6), nn.LSTM(6, 5), nn.MultiheadAttention(4, 2), nn.Linear(4, 2))
     two = deepcopy(one)
     with torch.no_grad():
-        for name, chosen in part.missing(two).items():
+        for name, chosen in part.missing_elements(two).items():
             two.get_parameter(name).masked_fill_(chosen, 1e6)
     three = deepcopy(one)
     before = torch.get_rng_state()

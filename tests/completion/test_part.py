@@ -103,18 +103,18 @@ def test_what_is_left_out_is_not_missing() -> None:
 def test_a_share_is_exact_in_each_parameter_and_chosen_by_the_seed(share: float, seed: int) -> None:
     network = nn.Sequential(nn.Linear(7, 5), nn.Linear(5, 3))
     part = Part("some", ("",), share=share, seed=seed)
-    missing = part.missing(network)
+    missing = part.missing_elements(network)
     assert {name: int(chosen.sum()) for name, chosen in missing.items()} == {
         name: round(share * parameter.numel()) for name, parameter in network.named_parameters()
     }
     assert sum(int(chosen.sum()) for chosen in missing.values()) == part.count(network)
-    again = Part("another name", ("0",), share=share, seed=seed).missing(network)
+    again = Part("another name", ("0",), share=share, seed=seed).missing_elements(network)
     assert all(torch.equal(missing[name], again[name]) for name in again)
 
 
 def test_another_seed_takes_other_elements_and_each_as_often() -> None:
     layer = nn.Linear(20, 10)
-    drawn = [Part("half", ("",), share=0.5, seed=seed).missing(layer)["weight"].float() for seed in range(400)]
+    drawn = [Part("half", ("",), share=0.5, seed=seed).missing_elements(layer)["weight"].float() for seed in range(400)]
     # The mean of 400 coins per element: five standard deviations are 0.125.
     assert (torch.stack(drawn).mean(0) - 0.5).abs().max() < 0.125
 

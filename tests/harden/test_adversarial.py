@@ -77,13 +77,13 @@ def test_one_step_is_enough_where_the_loss_is_linear(linear: Model, norm: Norm) 
 
 def test_fast_goes_one_and_a_quarter_radii_from_a_random_start(linear: Model) -> None:
     x, y = batch()
-    found = FastTraining(radius=0.3).attacked(linear, x, y, a_step())
+    found = FastTraining(radius=0.3).attack_batch(linear, x, y, a_step())
     start = Ball("linf", 0.3).random_point(x, torch.Generator().manual_seed(5))
     loss = torch_cross_entropy(linear.forward(moved := start.clone().requires_grad_()), y)
     (gradient,) = torch.autograd.grad(loss, moved)
     expected = torch.clamp(start + 1.25 * 0.3 * gradient.sign(), x - 0.3, x + 0.3)
     torch.testing.assert_close(found, expected)
-    assert not torch.equal(expected, FGSMTraining(radius=0.3).attacked(linear, x, y, a_step()))
+    assert not torch.equal(expected, FGSMTraining(radius=0.3).attack_batch(linear, x, y, a_step()))
 
 
 def test_a_sure_network_is_attacked_all_the_same(linear: Model) -> None:
@@ -95,7 +95,7 @@ def test_a_sure_network_is_attacked_all_the_same(linear: Model) -> None:
     x = x.float()
     y = sure.predict(x)
     assert float(sure.probs(x).amax(dim=1).median()) == 1  # in single precision there is no gradient left
-    moved = FGSMTraining(radius=0.01).attacked(sure, x, y, a_step())
+    moved = FGSMTraining(radius=0.01).attack_batch(sure, x, y, a_step())
     difference = module.get_parameter("weight")[1] - module.get_parameter("weight")[0]
     expected = x - 0.01 * (2 * y[:, None] - 1) * difference.sign()
     torch.testing.assert_close(moved, expected)
@@ -104,9 +104,9 @@ def test_a_sure_network_is_attacked_all_the_same(linear: Model) -> None:
 def test_the_attack_keeps_to_the_bounds_and_to_a_scheduled_radius(fresh: Make) -> None:
     model, x, y = fresh(), torch.rand(8, 1, 8, 8).round(), torch.arange(8)
     objective = PGDTraining(radius=Linear(0.0, 0.2))
-    assert torch.equal(objective.attacked(model, x, y, a_step(0)), x)
+    assert torch.equal(objective.attack_batch(model, x, y, a_step(0)), x)
     for number, radius in ((5, 0.1), (10, 0.2)):
-        moved = objective.attacked(model, x, y, a_step(number))
+        moved = objective.attack_batch(model, x, y, a_step(number))
         assert float((moved - x).abs().max()) == pytest.approx(radius)
         assert 0 <= float(moved.min()) <= float(moved.max()) <= 1
 
@@ -122,7 +122,7 @@ def test_the_attack_leaves_everything_as_it_was(fresh: Make, make: type[Adversar
     torch.manual_seed(9)
     expected = torch.rand(4)
     torch.manual_seed(9)
-    moved = make(radius=0.1).attacked(model, x, y, a_step())
+    moved = make(radius=0.1).attack_batch(model, x, y, a_step())
     assert torch.equal(torch.rand(4), expected)  # so dropout draws what it draws without the attack
     assert not moved.requires_grad
     assert [part.training for part in module.modules()] == modes

@@ -68,7 +68,7 @@ def test_foveation_keeps_the_middle_and_all_of_it_at_share_1() -> None:
 def test_random_resizing_places_the_image_as_scipy_does() -> None:
     x = images(height=10, width=10)
     share, across, down = torch.tensor([[0.5, 0.8, 1.0], [0.3, -0.2, 0.0], [-0.5, 0.1, 0.0]])
-    found = RandomResize(0.5, fill=0.25).placed(x, share, across, down)
+    found = RandomResize(0.5, fill=0.25).place(x, share, across, down)
     for n in range(3):
         for c in range(2):
             # In pixels: the output's row i lies at (i + 0.5 - 5)/5 of the canvas.
@@ -132,7 +132,7 @@ def test_random_resizing_falls_further_to_eot_than_to_what_transfers(trained: Mo
         """Of the deployed model, on inputs that make `model` as wrong as it gets; the mean of ten draws."""
         with made.frozen(seed=0):
             step = Step(0, 1, 1, generator=torch.Generator().manual_seed(0))
-            moved = PGDTraining(radius=0.1, norm="linf", steps=15).attacked(model, data.x, data.y, step)
+            moved = PGDTraining(radius=0.1, norm="linf", steps=15).attack_batch(model, data.x, data.y, step)
             return sum(float((made.predict(moved) == data.y).double().mean()) for _ in range(10)) / 10
 
     assert accuracy(eot(made, 10)) < accuracy(trained) - 0.05

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.core.errors import InputError, TrainingError
-from modelkeep.rl.a2c import A2C, ATARI, MINATAR, A2CSettings, sampled
+from modelkeep.rl.a2c import A2C, ATARI, MINATAR, A2CSettings, sample_actions
 from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.vector import State, StepResult
 from modelkeep.rl.networks import ActorCritic, Convolution, Torso, minatar_actor_critic
@@ -168,7 +168,7 @@ def test_actions_are_drawn_with_the_policys_probabilities() -> None:
     network = little()
     observation = torch.ones(1, 1, 3, 3, dtype=torch.uint8)
     chance = float(network(observation)[0].softmax(1)[0, 1].detach())
-    actions = sampled(network, observation.numpy().repeat(20_000, axis=0), torch.Generator().manual_seed(0))
+    actions = sample_actions(network, observation.numpy().repeat(20_000, axis=0), torch.Generator().manual_seed(0))
     deviation = (chance * (1 - chance) / 20_000) ** 0.5
     assert abs(actions.mean() - chance) < 4 * deviation
 

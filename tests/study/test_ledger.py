@@ -57,14 +57,14 @@ def test_a_result_is_recorded_once(filled: Ledger) -> None:
 def test_a_result_is_replaced_once_and_stays_as_history(filled: Ledger) -> None:
     first = claimed(filled)
     filled.finish(first, "1", 0.5, CODE)
-    assert filled.outdated("study") == {TRIALS[0].identity: first}  # there is no such module
+    assert filled.find_outdated("study") == {TRIALS[0].identity: first}  # there is no such module
     assert filled.claim(TRIALS[0], "me") == "done"
     second = filled.claim(TRIALS[0], "me", replacing=first)
     assert isinstance(second, int)
     assert filled.records("study")[0].value == 1  # until the new one is there
     assert filled.finish(second, "2", 0.5, {})
     assert filled.claim(TRIALS[0], "other", replacing=first) == "done"  # which saw the first one, too
-    assert (filled.records("study")[0].value, filled.outdated("study")) == (2, {})
+    assert (filled.records("study")[0].value, filled.find_outdated("study")) == (2, {})
     assert sql(filled, "SELECT attempt, value FROM history") == [(first, "1")]
 
 

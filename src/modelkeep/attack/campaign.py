@@ -10,7 +10,7 @@ import torch
 
 from modelkeep.attack.case import Case, Search
 from modelkeep.attack.checkpoint import Checkpoint
-from modelkeep.attack.health import Health, beaten
+from modelkeep.attack.health import Health, note_blind_success
 from modelkeep.core import progress
 from modelkeep.core.access import Labels, Weights
 from modelkeep.core.model import Model
@@ -44,7 +44,7 @@ class Campaign:
 
     def __post_init__(self) -> None:
         self.adversarial = self.original.clone()
-        self.stands = ~self._answered(self.after, self.goal)
+        self.stands = ~self._succeeded(self.after, self.goal)
         self.waiting = torch.empty(0, dtype=torch.int64)
         self.generator = torch.Generator()
 
@@ -99,13 +99,13 @@ class Campaign:
         found = torch.where(torch.isfinite(found), found.detach(), case.original)
         found = self.ball.exactly(case.inside(found), case.original)
         labels = self.model.predict(found)
-        won = self._answered(labels, case.goal)
+        won = self._succeeded(labels, case.goal)
         self.adversarial[index[won]] = found[won]
         self.after[index[won]] = labels[won]
         self.stands[index[won]] = False
         return int(won.sum())
 
-    def _answered(self, labels: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
+    def _succeeded(self, labels: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
         return labels == goal if self.targeted else labels != goal
 
     def notes(self, searches: Sequence[Search]) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ class Campaign:
             prefix = f"{search.title}: " if several else ""
             found |= dict.fromkeys(f"{prefix}{note}" for note in stage.health.notes())
             blind = gradients > 0 and not issubclass(search.sees, Weights)
-            if blind and (note := beaten(search.title, stage.solved, stage.began_with)):
+            if blind and (note := note_blind_success(search.title, stage.solved, stage.began_with)):
                 found[note] = None
             gradients += stage.health.gradients
         return tuple(found)

@@ -68,7 +68,7 @@ class Health:
         return tuple(found)
 
 
-def beaten(blind: str, solved: int, contested: int) -> str | None:
+def note_blind_success(blind: str, solved: int, contested: int) -> str | None:
     """The note where a `blind` attack, which sees no gradient, `solved` what the gradient attacks could not.
 
     >>> beaten("Square", 9, 100)

@@ -56,7 +56,7 @@ class CheckCertification:
         steps = [wanted[-1] * step / 40 for step in range(41)]
         curve = plots.curve(
             steps,
-            {"proved": [_proved(right, radii, step) for step in steps]},
+            {"proved": [_share_proved(right, radii, step) for step in steps]},
             x_label=f"radius, L2{unit}",
             y_label="accuracy",
         )
@@ -66,7 +66,7 @@ class CheckCertification:
             TITLE,
             LEAD,
             tuple(
-                Measure(f"proved to be right (L2 {radius:.3g}{unit})", _proved(right, radii, radius))
+                Measure(f"proved to be right (L2 {radius:.3g}{unit})", _share_proved(right, radii, radius))
                 for radius in (middle, *(radius for radius in wanted if radius != middle))
             ),
             (_verdict(found.clean, found.verified, f"{middle:.3g}{unit}", bounds, below),),
@@ -86,7 +86,7 @@ class CheckCertification:
         )
 
 
-def _proved(right: torch.Tensor, radii: torch.Tensor, radius: float) -> Estimate:
+def _share_proved(right: torch.Tensor, radii: torch.Tensor, radius: float) -> Estimate:
     return Estimate.rate(int((right & (radii > radius)).sum()), len(right))
 
 

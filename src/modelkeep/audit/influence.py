@@ -52,7 +52,7 @@ class CheckInfluence:
             share = (sensitivity[:, still].sum(dim=1) / sensitivity.flatten(1).sum(dim=1).clamp_min(1e-30)).double()
             estimate = Estimate.bootstrap(share.numpy(), seed)
             measures.append(Measure("influence on inputs that never vary", estimate))
-            findings.append(_never_varying(estimate, int(still.sum()), still.numel()))
+            findings.append(_constant_features_finding(estimate, int(still.sum()), still.numel()))
         return Section(
             "What does it look at?",
             "Influence is the gradient of a class's score: it says which parts of the input, or of the network, the "
@@ -64,7 +64,7 @@ class CheckInfluence:
         )
 
 
-def _never_varying(share: Estimate, count: int, total: int) -> Finding:
+def _constant_features_finding(share: Estimate, count: int, total: int) -> Finding:
     fair = count / total
     measured = (
         f"{count} of {total} input features never vary in the data; {percent(share.value)} of the influence is on them."

@@ -26,7 +26,7 @@ class CheckShortcuts:
         found = FindShortcuts(examples=len(data))(model, data, seed=seed)
         findings = [
             finding
-            for verdict, tell in (("planted", _planted), ("decisive", _decisive))
+            for verdict, tell in (("planted", _planted_finding), ("decisive", _decisive_finding))
             if (suspects := [suspect for suspect in found.found if suspect.verdict == verdict])
             for finding in [tell(suspects)]
         ]
@@ -46,7 +46,7 @@ class CheckShortcuts:
             "For each class, influence says which small place its examples agree on. The content of that place is then "
             "given to examples of other classes, and taken from its own. A mark that this data lacks cannot be found.",
             tuple(measures),
-            tuple(findings) or (_nothing(found),),
+            tuple(findings) or (_empty_finding(found),),
             tuple(pictures),
         )
 
@@ -65,7 +65,7 @@ def _also(suspects: list[Suspect]) -> str:
     return f" So do {'; '.join(others[:5])}{' and more' * (len(others) > 5)}." if others else ""
 
 
-def _planted(suspects: list[Suspect]) -> Finding:
+def _planted_finding(suspects: list[Suspect]) -> Finding:
     worst = suspects[0]
     most = worst.turned.low > 0.5 or worst.lost.low > 0.5
     return Finding(
@@ -82,7 +82,7 @@ def _planted(suspects: list[Suspect]) -> Finding:
     )
 
 
-def _decisive(suspects: list[Suspect]) -> Finding:
+def _decisive_finding(suspects: list[Suspect]) -> Finding:
     worst = suspects[0]
     severity: Severity
     if worst.region.feature is not None:
@@ -111,7 +111,7 @@ def _decisive(suspects: list[Suspect]) -> Finding:
     )
 
 
-def _nothing(found: Shortcuts) -> Finding:
+def _empty_finding(found: Shortcuts) -> Finding:
     if not found.suspects:
         return Finding(
             id="shortcuts.unclear",

@@ -17,7 +17,7 @@ from modelkeep.bias.gaussian import (
     unbiased_squared_distance,
 )
 from modelkeep.bias.head import features_at
-from modelkeep.bias.resampling import RESAMPLES, percentiles, resampled_counts
+from modelkeep.bias.resampling import RESAMPLES, draw_counts, percentiles
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
@@ -219,7 +219,7 @@ def _explain(place: str, features: torch.Tensor, ones: Array, predicted: Array, 
     z = (z[:, noisy] - z[:, noisy].mean(axis=0)) / np.sqrt(variance[noisy])
     chance = int(noisy.sum()) * (1 / n0 + 1 / n1)
     drawn = []
-    for counts in resampled_counts(n, z.shape[1], seed):
+    for counts in draw_counts(n, z.shape[1], seed):
         some1, some0 = counts[:, ones].sum(axis=1), counts[:, ~ones].sum(axis=1)
         counts, some1, some0 = (part[(some1 > 0) & (some0 > 0)] for part in (counts, some1, some0))
         gap = counts[:, ones] @ z[ones] / some1[:, None] - counts[:, ~ones] @ z[~ones] / some0[:, None]

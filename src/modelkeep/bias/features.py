@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from modelkeep.bias.amplification import largest_class, require_two_classes
 from modelkeep.bias.gaussian import from_first
 from modelkeep.bias.head import features_at, find_head
-from modelkeep.bias.resampling import percentiles, resampled_counts
+from modelkeep.bias.resampling import draw_counts, percentiles
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
@@ -87,12 +87,10 @@ class MeasureAsymmetry:
                 gaps.append(_gap(z, member, np.ones((1, len(z))))[0])
                 influences.append(each.mean(axis=0))
                 on_data.append(
-                    _share(
-                        gaps[-1], (_gap(z, member, some) for some in resampled_counts(len(z), z.shape[1], seed)), len(z)
-                    )
+                    _share(gaps[-1], (_gap(z, member, some) for some in draw_counts(len(z), z.shape[1], seed)), len(z))
                 )
                 by_influence.append(
-                    _share(influences[-1], (some @ each for some in resampled_counts(len(z), z.shape[1], seed)), len(z))
+                    _share(influences[-1], (some @ each for some in draw_counts(len(z), z.shape[1], seed)), len(z))
                 )
             return Asymmetry(
                 provenance=provenance(),

@@ -30,7 +30,7 @@ class Head:
 def find_head(model: Model) -> Head | None:
     """The `nn.Linear` whose result is the network's own, or None."""
     modules = dict(model.module.named_modules())
-    with torch.no_grad(), _seen([m for m in modules.values() if type(m) is nn.Linear]) as seen:
+    with torch.no_grad(), _record_layers([m for m in modules.values() if type(m) is nn.Linear]) as seen:
         logits = model.forward(model.probe())
     for name, module in modules.items():
         # Called twice, its features would be two different ones.
@@ -63,7 +63,7 @@ def features_at(model: Model, data: Data, slice: str | None) -> tuple[str, torch
         layer = model.module.get_submodule(head.name)
         features, logits = [], []
         for part in torch.split(x, BATCH):
-            with _seen([layer]) as seen:
+            with _record_layers([layer]) as seen:
                 logits.append(model.logits(part))
             ((before, after),) = seen[layer]
             # What the probe showed holds for the data too: nothing follows the linear layer.
@@ -96,7 +96,7 @@ def with_head(model: Model, head: Head, weight: torch.Tensor, bias: torch.Tensor
 
 
 @contextmanager
-def _seen(layers: list[nn.Module]) -> Iterator[dict[nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]]:
+def _record_layers(layers: list[nn.Module]) -> Iterator[dict[nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]]:
     """For the time of the block, write down what goes into the layers and what comes out of them."""
     seen: dict[nn.Module, list[tuple[torch.Tensor, torch.Tensor]]] = {}
 

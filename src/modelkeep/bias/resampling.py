@@ -14,7 +14,7 @@ Array = NDArray[Any]
 RESAMPLES = 1000
 
 
-def resampled_counts(n: int, width: int, seed: int) -> Iterator[Array]:
+def draw_counts(n: int, width: int, seed: int) -> Iterator[Array]:
     """How often each of `n` examples occurs in each resample, `(some, n)` at a time for rows of `width` numbers."""
     random = np.random.default_rng(seed)
     chunk = max(1, int(1e7 // max(n, width)))

@@ -191,14 +191,14 @@ class _Scores:
         size = int(np.clip(2e7 // max(len(self.weights), 1), 1, 255))
         for start in range(0, len(members), size):
             rows = members[start : start + size]
-            needed = -nothing_kept - self._running(rows, self.positive, self.alphas)
-            given = self._running(rows, self.negative, self.betas)
+            needed = -nothing_kept - self._partial_scores(rows, self.positive, self.alphas)
+            given = self._partial_scores(rows, self.negative, self.betas)
             for i in range(len(self.alphas)):
                 above = given > needed[:, i : i + 1]
                 total[i] += np.add.reduce(above.view(np.uint8), axis=0, dtype=np.uint8)
         return total
 
-    def _running(self, rows: Array, chosen: Array, steps: Array) -> Array:
+    def _partial_scores(self, rows: Array, chosen: Array, steps: Array) -> Array:
         """What the first features of `chosen` add to the score of the mean example: `(rows, steps)`."""
         adds = (self.features[np.ix_(rows, chosen)] - self.means[chosen]) * self.weights[chosen]
         sums: Array = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(adds, axis=1)], axis=1)

@@ -47,16 +47,16 @@ def matrix_error(block: AffineBlock, tensors: Tensors, norm: Norm) -> float:
 def block_matrix(block: AffineBlock, tensors: Tensors) -> torch.Tensor:
     """The matrix of the block's linear part, `(outputs, inputs)` in float64."""
     if block.outputs <= block.inputs:
-        return torch.cat([block.transposed(u, tensors).flatten(1) for u in _units(block, rows=True)])
-    return torch.cat([block.linear(v, tensors).flatten(1) for v in _units(block, rows=False)]).T
+        return torch.cat([block.apply_transpose(u, tensors).flatten(1) for u in _units(block, rows=True)])
+    return torch.cat([block.apply_linear(v, tensors).flatten(1) for v in _units(block, rows=False)]).T
 
 
 def _spectral(block: AffineBlock, tensors: Tensors) -> float:
     """The largest singular value by the smaller Gram matrix, which is built without the matrix itself."""
     if block.outputs <= block.inputs:
-        rows = [block.linear(block.transposed(u, tensors), tensors) for u in _units(block, rows=True)]
+        rows = [block.apply_linear(block.apply_transpose(u, tensors), tensors) for u in _units(block, rows=True)]
     else:
-        rows = [block.transposed(block.linear(v, tensors), tensors) for v in _units(block, rows=False)]
+        rows = [block.apply_transpose(block.apply_linear(v, tensors), tensors) for v in _units(block, rows=False)]
     gram = torch.cat([row.flatten(1) for row in rows])
     absolute = schur(_stepwise(block, tensors, "l1"), _stepwise(block, tensors, "linf"))
     return gram_norm((gram + gram.T) / 2, 2 * absolute * matrix_error(block, tensors, "l2"))

@@ -50,18 +50,18 @@ class AffineBlock:
         moving = ("reshape", "permute", "pad", "downsample")
         return " + ".join(o.name for o in self.operations if o.kind not in moving) or self.name
 
-    def linear(self, v: torch.Tensor, tensors: Tensors) -> torch.Tensor:
+    def apply_linear(self, v: torch.Tensor, tensors: Tensors) -> torch.Tensor:
         """A v for the linear part A, `v: (n, *shape)`."""
         return run(self.operations, v, tensors, start=self.source, constants=False)[self.name]
 
-    def transposed(self, u: torch.Tensor, tensors: Tensors) -> torch.Tensor:
+    def apply_transpose(self, u: torch.Tensor, tensors: Tensors) -> torch.Tensor:
         """Aᵀ u for `u: (n, *outputs)`; differentiable in the weights where gradients are enabled."""
         differentiable = torch.is_grad_enabled()
         if not differentiable:
             tensors = {name: tensor.detach() for name, tensor in tensors.items()}
         with torch.enable_grad():
             v = u.new_zeros(len(u), *self.shape, requires_grad=True)
-            (pulled,) = torch.autograd.grad(self.linear(v, tensors), v, u, create_graph=differentiable)
+            (pulled,) = torch.autograd.grad(self.apply_linear(v, tensors), v, u, create_graph=differentiable)
         return pulled
 
 

@@ -69,7 +69,7 @@ class Lipschitz(Result, kind="lipschitz"):
         farther = math.sqrt(self.dimensions) if self.norm == "linf" else 1.0  # ℓ2 length of a perturbation of one
         return (self.margins + self.rounding_slope * farther) * _OUTWARDS
 
-    def fixed(self, x: torch.Tensor) -> torch.Tensor:
+    def rounding_cost(self, x: torch.Tensor) -> torch.Tensor:
         """What rounding costs each computed margin at any radius, `(n, m, m)`: at `x` and at the perturbed input.
 
         This needs nothing but the length of `x: (n, ...)`; `certify` looks closer, at the sizes of all values.

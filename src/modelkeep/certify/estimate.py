@@ -64,7 +64,7 @@ class MarginEstimate:
         if [operation.kind for operation in last.operations] in (["dense"], ["reshape", "dense"]):
             return self._tensors[last.operations[-1].tensors["weight"]]
         eye = torch.eye(last.outputs, device=self._one.device, dtype=self._one.dtype)
-        return last.transposed(eye, self._tensors).flatten(1)
+        return last.apply_transpose(eye, self._tensors).flatten(1)
 
     def _gain(self, block: AffineBlock) -> torch.Tensor:
         if block.name == self._graph.operations[-1].name:
@@ -73,9 +73,9 @@ class MarginEstimate:
             return self._absolute(block)
         weight = _dense(block, self._tensors)
         with torch.no_grad():
-            v = self._iterate(block) if weight is None else _leading(weight)
+            v = self._iterate(block) if weight is None else _leading_vector(weight)
         length: torch.Tensor = torch.linalg.vector_norm(
-            block.linear(v, self._tensors) if weight is None else weight @ v
+            block.apply_linear(v, self._tensors) if weight is None else weight @ v
         )
         return length
 
@@ -88,7 +88,7 @@ class MarginEstimate:
             noise = torch.randn(1, *block.shape, generator=torch.Generator().manual_seed(0))
             v, iterations = noise.to(self._one), _FIRST
         for _ in range(iterations):
-            v = block.transposed(block.linear(v, self._tensors), self._tensors)
+            v = block.apply_transpose(block.apply_linear(v, self._tensors), self._tensors)
             v = v / torch.linalg.vector_norm(v).clamp_min(1e-30)
         self._iterates[block.name] = v
         return v
@@ -102,7 +102,7 @@ class MarginEstimate:
             ones = torch.ones(1, *block.shape, device=self._one.device, dtype=self._one.dtype)
             return run(absolute.operations, ones, tensors, start=block.source, constants=False)[block.name].max()
         ones = torch.ones(1, *block.operations[-1].shape, device=self._one.device, dtype=self._one.dtype)
-        return absolute.transposed(ones, tensors).max()
+        return absolute.apply_transpose(ones, tensors).max()
 
     def state_dict(self) -> dict[str, Any]:
         """The iterates, for a checkpoint."""
@@ -122,7 +122,7 @@ def _dense(block: AffineBlock, tensors: dict[str, torch.Tensor]) -> torch.Tensor
     return weight if min(weight.shape) <= _EXACT else None
 
 
-def _leading(weight: torch.Tensor) -> torch.Tensor:
+def _leading_vector(weight: torch.Tensor) -> torch.Tensor:
     """The right singular vector of the largest singular value, by the eigenvectors of the smaller Gram matrix."""
     wide = len(weight) <= weight.shape[1]
     _, vectors = torch.linalg.eigh(weight @ weight.T if wide else weight.T @ weight)

@@ -45,7 +45,7 @@ class GloRoNet:
         self.guarantee = guarantee if guarantee is not None else Standard()
         self.bounds = lipschitz(model, norm)
         # What all pairs lose, affine in the length of the input: cost_ji = slope_ji ‖x‖ + offset_ji.
-        nothing, unit = (self.bounds.fixed(torch.tensor([[length]]))[0] for length in (0.0, 1.0))
+        nothing, unit = (self.bounds.rounding_cost(torch.tensor([[length]]))[0] for length in (0.0, 1.0))
         self._slope = (unit - nothing).clamp(min=0).mul(1 + 1e-9).to(model.device)
         self._offset = (radius * self.bounds.rate + nothing).to(model.device)
         # A detached tensor shares memory and version with its parameter, and keeps the memory from being used anew.
@@ -75,7 +75,7 @@ class GloRoNet:
         chunk = max(1, _CHUNK // rate.numel())
         return torch.cat(
             [
-                self.guarantee.radius(some, rate, self.bounds.fixed(inputs).to(logits.device))
+                self.guarantee.radius(some, rate, self.bounds.rounding_cost(inputs).to(logits.device))
                 for some, inputs in zip(torch.split(logits, chunk), torch.split(x, chunk), strict=True)
             ]
         )
@@ -86,10 +86,10 @@ class GloRoNet:
             tensor.data_ptr() != kept.data_ptr() or tensor._version != version
             for tensor, (kept, version) in zip(now, self._weights, strict=True)
         ):
-            raise _changed("The weights")
+            raise _changed_error("The weights")
         self.model.require_eval()
         if identity(self.model.module) != self._parts:
-            raise _changed("The parts")
+            raise _changed_error("The parts")
         require_plain(self.model.module)
         require_plain_arithmetic(self.model.device)
         return self.model.logits(x)
@@ -112,7 +112,7 @@ class GloRoNet:
         )
 
 
-def _changed(what: str) -> ModelError:
+def _changed_error(what: str) -> ModelError:
     return ModelError(
         f"{what} of this model were changed after its bounds were computed, so the bounds are not its own any more. "
         "Make a new GloRoNet of it."

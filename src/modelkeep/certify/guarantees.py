@@ -61,7 +61,7 @@ class Guarantee(ABC):
         (f_j - f_i - fixed_ji) / rate_ji. At the radius itself the margin is 0, so nothing is promised there. A set
         of all classes cannot be left: its radius is infinite, as is that of logits that do not depend on x.
         """
-        order, ranked = _ranked(logits, rate)
+        order, ranked = _rank(logits, rate)
         size = min(self.largest, ranked.shape[1])
         rates = _pairs(rate, order, size)
         room = _differences(ranked, size) - (_pairs(fixed, order, size) if isinstance(fixed, torch.Tensor) else fixed)
@@ -98,7 +98,7 @@ class Guarantee(ABC):
 
     def _margins(self, logits: torch.Tensor, cost: torch.Tensor) -> torch.Tensor:
         """m^k, `(n, K)`; minus infinity where F^k is not good enough."""
-        order, ranked = _ranked(logits, cost)
+        order, ranked = _rank(logits, cost)
         size = min(self.largest, ranked.shape[1])
         margins = _worst(_differences(ranked, size) - _pairs(cost, order, size))
         return margins.masked_fill(~self.allowed(order), -torch.inf)
@@ -267,7 +267,7 @@ def _places(logits: torch.Tensor) -> torch.Tensor:
     return _order(logits).argsort(dim=1)
 
 
-def _ranked(logits: torch.Tensor, cost: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _rank(logits: torch.Tensor, cost: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """The order of the classes and their logits in it, `(n, m)` each, in the more exact of the two dtypes."""
     m = logits.shape[1]
     if cost.shape not in ((m, m), (len(logits), m, m)):

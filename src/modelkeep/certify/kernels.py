@@ -67,7 +67,7 @@ def as_kernel(block: AffineBlock, tensors: Tensors) -> Kernel | None:
             case "convolution" if given[0].pointwise:
                 spread = _spread(tensors[operation.tensors["weight"]].double(), settings["dilation"])
                 weight = torch.einsum(
-                    "oi...,ij->oj...", _ungrouped(spread, settings["groups"]), given[0].weight.flatten(1)
+                    "oi...,ij->oj...", _ungroup(spread, settings["groups"]), given[0].weight.flatten(1)
                 )
                 before = tuple(pair[0] for pair in settings["padding"])
                 made = Kernel(weight, tuple(settings["stride"]), before)
@@ -95,7 +95,7 @@ def _spread(weight: torch.Tensor, dilation: list[int]) -> torch.Tensor:
     return spread
 
 
-def _ungrouped(weight: torch.Tensor, groups: int) -> torch.Tensor:
+def _ungroup(weight: torch.Tensor, groups: int) -> torch.Tensor:
     """The kernel with zeros between the groups, so that it needs none."""
     out, each = len(weight) // groups, weight.shape[1]
     whole = weight.new_zeros(len(weight), each * groups, *weight.shape[2:])

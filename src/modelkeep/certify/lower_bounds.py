@@ -133,7 +133,7 @@ class _Search:
             centre = centre + h * direct.steepest(up + down)
             if ball is not None:
                 centre = Ball(self._norm, ball.reach - h).project(centre, x)
-        return self._recorded(best)
+        return self._quotients(best)
 
     def _first_direction(self, x: torch.Tensor, direct: Ball, random: torch.Generator) -> torch.Tensor:
         """The steepest direction at x over the predicted class' margins; a random one where all are flat."""
@@ -154,7 +154,7 @@ class _Search:
         moved = first - second
         return (moved.gather(1, first.argmax(dim=1, keepdim=True)) - moved).abs().amax(dim=1)
 
-    def _recorded(self, ends: torch.Tensor) -> torch.Tensor:
+    def _quotients(self, ends: torch.Tensor) -> torch.Tensor:
         """The quotients of these pairs in float64, less what its own rounding could have added."""
         first, second = ends.double().cpu()
         with torch.no_grad():

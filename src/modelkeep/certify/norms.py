@@ -69,11 +69,11 @@ def gram_iteration(matrices: torch.Tensor, iterations: int) -> torch.Tensor:
         matrices = matrices.mH  # the smaller Gram matrix
     rounding = _rounding(matrices.shape[-2])
     scales = [_frobenius(matrices)]
-    gram = _divided(matrices, scales[0])
+    gram = _divide(matrices, scales[0])
     for _ in range(iterations):
         gram = gram.mH @ gram
         scales.append(_frobenius(gram))
-        gram = _divided(gram, scales[-1])
+        gram = _divide(gram, scales[-1])
     slack = 1 + _rounding(matrices.shape[-2] * matrices.shape[-1])  # of the Frobenius norms
     bound = torch.full_like(scales[0], slack)
     for scale in reversed(scales[1:]):
@@ -211,7 +211,7 @@ def _spectral(matrices: torch.Tensor) -> torch.Tensor:
     if matrices.shape[-2] < matrices.shape[-1]:
         matrices = matrices.mH
     scale = _frobenius(matrices)
-    scaled = _divided(matrices, scale)
+    scaled = _divide(matrices, scale)
     largest: torch.Tensor = torch.linalg.eigvalsh(scaled.mH @ scaled)[..., -1].clamp(min=0)
     rounding = _rounding(matrices.shape[-2] + 8 * matrices.shape[-1])  # of the products, of LAPACK
     return scale * (largest + rounding).sqrt() * (1 + _rounding(1))
@@ -225,11 +225,11 @@ def _rounding(terms: int) -> float:
 def _frobenius(matrices: torch.Tensor) -> torch.Tensor:
     """Frobenius norms (...), scaled so that no square overflows or vanishes."""
     largest = matrices.abs().amax(dim=(-2, -1))
-    scaled: torch.Tensor = torch.linalg.matrix_norm(_divided(matrices, largest))
+    scaled: torch.Tensor = torch.linalg.matrix_norm(_divide(matrices, largest))
     return largest * scaled
 
 
-def _divided(matrices: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def _divide(matrices: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return matrices / torch.where(scale > 0, scale, 1.0)[..., None, None]
 
 

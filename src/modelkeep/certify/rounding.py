@@ -193,15 +193,15 @@ class _Walk:
         parts = operation.settings.get("coefficients", [1.0] * len(given))
         carried = sum((self.errors[n] * (own * abs(c)) for n, c in zip(given, parts, strict=True)), start=Form())
         underflow = Form(constant=_UNDERFLOW * math.prod(operation.shape))
-        self.errors[name] = carried + self._made(operation, shape, own) + underflow
+        self.errors[name] = carried + self._own_error(operation, shape, own) + underflow
 
-    def _computed(self, name: str) -> Form:
+    def _size(self, name: str) -> Form:
         """The size of a value as it was computed."""
         return Form({name: 1.0}) + self.errors[name]
 
-    def _made(self, operation: Operation, shape: tuple[int, ...], own: float) -> Form:
+    def _own_error(self, operation: Operation, shape: tuple[int, ...], own: float) -> Form:
         """The error that the operation itself adds."""
-        settings, size = operation.settings, self._computed(operation.inputs[0])
+        settings, size = operation.settings, self._size(operation.inputs[0])
         positions = math.sqrt(math.prod(operation.shape[1:]))
         match operation.kind:
             case "dense":
@@ -229,7 +229,7 @@ class _Walk:
                 return size * own * self.gamma(summed + 2)
             case "add":
                 sizes = [
-                    self._computed(n) * abs(c) for n, c in zip(operation.inputs, settings["coefficients"], strict=True)
+                    self._size(n) * abs(c) for n, c in zip(operation.inputs, settings["coefficients"], strict=True)
                 ]
                 return sum(sizes, start=Form()) * self.gamma(len(sizes) + 1)
             case "activation" if settings["function"] not in _EXACT_FUNCTIONS:
@@ -253,7 +253,7 @@ class _Walk:
         apart = torch.cdist(weight, weight, compute_mode="donot_use_mm_for_euclid_dist") * (1 + 1e-9)
         bias = self._tensor(last, "bias").abs() if "bias" in last.tensors else torch.zeros_like(lengths)
         terms = self.gamma(weight.shape[1] + 1)
-        made = self._computed(last.inputs[0]) * terms
+        made = self._size(last.inputs[0]) * terms
         return (
             self.errors[last.inputs[0]],
             made,

@@ -150,7 +150,7 @@ class Certificate(_Plain):
     public_key: str = ""
     signature: str = ""
 
-    def signed(self, signer: Signer) -> Certificate:
+    def sign(self, signer: Signer) -> Certificate:
         """The same, with the public key and the signature of all the rest."""
         keyed = self.model_copy(update={"public_key": signer.public_key, "signature": ""})
         content = keyed.model_dump(mode="json", exclude={"signature"})

@@ -140,7 +140,7 @@ class Smooth:
     batch_size: int = setting("Noisy inputs that are run at once.", default=256, at_least=1)
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Smoothed:
-        most = self.samples - self._needed()
+        most = self.samples - self._count_needed()
         model.require_fit(data)
         x, of_model, of_data = model.check_inputs(data.x), model.fingerprint(), data.fingerprint()
         prediction = torch.full((len(x),), ABSTAINED)
@@ -188,7 +188,7 @@ class Smooth:
         """The radius where `hits` of the samples are of the class."""
         return self.sigma * _quantile(_lower(hits, self.samples, self.alpha))
 
-    def _needed(self) -> int:
+    def _count_needed(self) -> int:
         """How many of the samples must be of the class for a radius above the one that is wanted."""
         needed = bisect_right(range(self.samples + 1), self.radius, key=self._radius)
         if needed > self.samples:

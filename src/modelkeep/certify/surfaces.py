@@ -53,11 +53,11 @@ class Surface(Result, kind="surface"):
             ("data rejected", str(self.rejected)),
             *(
                 (f"of the plane: {_either(self.classes, s)}", f"{count / cells:.1%}")
-                for s, count in self.named().items()
+                for s, count in self.count_sets().items()
             ),
         ]
 
-    def named(self) -> dict[tuple[int, ...], int]:
+    def count_sets(self) -> dict[tuple[int, ...], int]:
         """In how many cells each set is named, the smallest sets first; the empty one, what is rejected, last."""
         found, counts = torch.unique(self.sets.flatten(0, 1), dim=0, return_counts=True)
         members = [tuple(row.nonzero().flatten().tolist()) for row in found]
@@ -97,7 +97,8 @@ def surface(
         cells = torch.cartesian_prod(up, across).flip(1)
         bound = lipschitz(model, norm)
         sets, kept = (
-            guarantee.smallest_sets(model.logits(x), radius * bound.rate + bound.fixed(x)) for x in (cells, data.x)
+            guarantee.smallest_sets(model.logits(x), radius * bound.rate + bound.rounding_cost(x))
+            for x in (cells, data.x)
         )
         return Surface(
             guarantee=guarantee.name,
@@ -125,7 +126,7 @@ def draw_surfaces(surfaces: Sequence[Surface], titles: Sequence[str] = ()) -> Fi
         one.paint(ax, name)
     classes, colours = surfaces[0].classes, [_pale(colour) for colour in _colours(len(surfaces[0].classes))]
     handles = []
-    for members in sorted({s for one in surfaces for s in one.named()}, key=lambda s: (len(s) or math.inf, s)):
+    for members in sorted({s for one in surfaces for s in one.count_sets()}, key=lambda s: (len(s) or math.inf, s)):
         first, *others = [colours[i] for i in members] or [_pale(_REJECTED)]
         # A hatch has one colour: of three classes and more it shows the second, and the label says the rest.
         handle = Patch(facecolor=first, linewidth=0, label=_either(classes, members))

@@ -117,7 +117,7 @@ def certify(
     new = not chosen.exists()
     signer = Signer.at(chosen)
     with progress.show():
-        made = make_certificate(how, loaded, examined, labelled=labelled, name=Path(model).name).signed(signer)
+        made = make_certificate(how, loaded, examined, labelled=labelled, name=Path(model).name).sign(signer)
     _make_folder(out)
     try:
         with replace_file(out / "inputs.npz") as unfinished, unfinished.open("wb") as file:

@@ -79,7 +79,7 @@ def complete(
     from modelkeep.completion.hardness import ALPHAS
     from modelkeep.completion.price import Price
     from modelkeep.completion.trials import complete as trial
-    from modelkeep.completion.trials import fingerprints, opened
+    from modelkeep.completion.trials import fingerprints, open_owned
     from modelkeep.core.errors import InputError
     from modelkeep.study import Ledger, Local, Study, grid
     from modelkeep.training import Recipe, evaluate
@@ -104,7 +104,7 @@ def complete(
     # Only what was said: a ledger of an earlier version has trials without these.
     more = {"card": options.card(), "ignore": options.ignore, "missing": options.missing}
     owned |= {name: value for name, value in more.items() if value}
-    owner = opened(owned)
+    owner = open_owned(owned)
     owned["fingerprints"] = fingerprints(*owner)
     recipe = Recipe(steps=steps, evaluate_every=every, batch_size=batch_size, learning_rate=learning_rate)
     axes: dict[str, list[Any]] = {
@@ -173,11 +173,11 @@ def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprint
     from dataclasses import replace
 
     from modelkeep.completion.hardness import measure_hardness
-    from modelkeep.completion.trials import retraining
+    from modelkeep.completion.trials import read_retraining
     from modelkeep.core.errors import InputError
 
     runs = [
-        retraining(record.value, record.parameters["part"]["name"], record.parameters["procedure"], record.seed)
+        read_retraining(record.value, record.parameters["part"]["name"], record.parameters["procedure"], record.seed)
         for record in done.records
         if "refused" not in record.value
     ]

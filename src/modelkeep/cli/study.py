@@ -125,7 +125,7 @@ def resume(
     sys.path.append(os.getcwd())
     with Ledger(ledger, create=False) as opened:
         before = opened.records(name)
-        study = Study.remembered(opened, name)
+        study = Study.recall(opened, name)
         new = sum(old.identity != now.identity for old, now in zip(before, study.trials, strict=True))
         if new:
             typer.echo(f"{new} trials have a new version, so they run anew; their old results stay.", err=True)

@@ -39,12 +39,12 @@ def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -
     """
     if scheme != "own" and scheme not in _DRAW:
         raise bad_parameter("reset", "scheme", f"'own' or one of {', '.join(map(repr, _DRAW))}", scheme)
-    missing, tensors = part.missing(module), tensors_of(module)
+    missing, tensors = part.missing_elements(module), tensors_of(module)
     kept = {name: tensor.clone() for name, tensor in tensors.items()}
     for name in missing:
         tensors[name].fill_(nan)  # so that a parameter which nothing draws is found
     # Each part has draws of its own, or a layer would begin as in the original training of the same seed.
-    with seeded_draws(derive_seed(seed, f"reset {part.name}"), next(iter(tensors.values())).device):
+    with seed_draws(derive_seed(seed, f"reset {part.name}"), next(iter(tensors.values())).device):
         # Children first, as constructors have it: some parents draw their children's parameters once more.
         for name, layer in reversed(list(module.named_modules())):
             own = {f"{name}.{found}".lstrip(".") for found, _ in layer.named_parameters(recurse=False)}
@@ -69,7 +69,7 @@ def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -
 
 
 @contextmanager
-def seeded_draws(seed: int, device: torch.device) -> Iterator[None]:
+def seed_draws(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's global generators for the block, and restore them after it."""
     on_gpu = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_gpu else []):

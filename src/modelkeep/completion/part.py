@@ -62,15 +62,15 @@ class Part:
             raise InputError(f"The part '{self.name}' has no parameters: nothing would be missing.")
         return found
 
-    def missing(self, module: nn.Module) -> dict[str, torch.Tensor]:
+    def missing_elements(self, module: nn.Module) -> dict[str, torch.Tensor]:
         """For each of these parameters, which of its elements are missing: booleans of its shape."""
-        return {name: self._chosen(name, parameter) for name, parameter in self.parameters(module).items()}
+        return {name: self._choose(name, parameter) for name, parameter in self.parameters(module).items()}
 
     def count(self, module: nn.Module) -> int:
         """How many numbers are missing, as in the tables of Martic2018, appendix B."""
         return sum(round(self.share * parameter.numel()) for parameter in self.parameters(module).values())
 
-    def _chosen(self, name: str, parameter: nn.Parameter) -> torch.Tensor:
+    def _choose(self, name: str, parameter: nn.Parameter) -> torch.Tensor:
         if self.share == 1:
             return torch.ones_like(parameter, dtype=torch.bool)
         generator = torch.Generator().manual_seed(derive_seed(self.seed, f"missing {name}"))

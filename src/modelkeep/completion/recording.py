@@ -181,15 +181,15 @@ def _pass(
         left = piece(entered, training=training)
         if training and not after:
             cross_entropy(left[0], y).backward()  # type: ignore[no-untyped-call]
-            return RecordedPass(rows, _kept(entered), input_gradients=_slopes(entered))
+            return RecordedPass(rows, _keep(entered), input_gradients=_slopes(entered))
         if not training:
-            return RecordedPass(rows, _kept(entered), _kept(left))
+            return RecordedPass(rows, _keep(entered), _keep(left))
         crossed = _leaves(left)
         cross_entropy(_run(after, crossed, training)[0], y).backward()  # type: ignore[no-untyped-call]
         if before:
             pairs = [(tensor, leaf.grad) for tensor, leaf in zip(left, crossed, strict=True) if leaf.grad is not None]
             torch.autograd.backward([t for t, _ in pairs], [g for _, g in pairs])
-    return RecordedPass(rows, _kept(entered), _kept(crossed), _slopes(crossed), _slopes(entered) if before else ())
+    return RecordedPass(rows, _keep(entered), _keep(crossed), _slopes(crossed), _slopes(entered) if before else ())
 
 
 def _run(pieces: Sequence[Piece], values: tuple[torch.Tensor, ...], training: bool) -> tuple[torch.Tensor, ...]:
@@ -204,7 +204,7 @@ def _leaves(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(value.detach().requires_grad_(value.is_floating_point()) for value in values)
 
 
-def _kept(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+def _keep(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return tuple(value.detach().clone() for value in values)
 
 

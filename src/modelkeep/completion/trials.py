@@ -35,13 +35,13 @@ def complete(*, part: dict[str, Any], procedure: str, setting: dict[str, Any], s
     """Retrain a part of the owner's model: the curves of the original and of this training, and how long steps took.
 
     Where the procedure cannot be used for such a part, the value says why: `{"refused": …}`. The setting is the
-    `recipe` and what is `owned`, see `opened`; `part` and `recipe` are as their `to_json` has them.
+    `recipe` and what is `owned`, see `open_owned`; `part` and `recipe` are as their `to_json` has them.
     """
-    model, data, held_out = opened(setting["owned"])
+    model, data, held_out = open_owned(setting["owned"])
     problem = Problem(model, Part.from_json(part), data, held_out, Recipe.from_json(setting["recipe"]))
     first = _original_once(problem, setting, seed)
     try:
-        again = _timed(
+        again = _time(
             lambda path: read_procedure(procedure)(problem, seed=seed, checkpoint=path),
             problem,
             workdir() / "checkpoint",
@@ -51,7 +51,7 @@ def complete(*, part: dict[str, Any], procedure: str, setting: dict[str, Any], s
     return {"original": first, "retrained": again}
 
 
-def retraining(value: Mapping[str, Any], part: str, procedure: str, seed: int) -> Retraining:
+def read_retraining(value: Mapping[str, Any], part: str, procedure: str, seed: int) -> Retraining:
     """What a trial's value says, for the measure."""
     first, again = value["original"], value["retrained"]
     return Retraining(
@@ -65,18 +65,18 @@ def retraining(value: Mapping[str, Any], part: str, procedure: str, seed: int) -
     )
 
 
-def opened(owned: Mapping[str, Any]) -> _Opened:
+def open_owned(owned: Mapping[str, Any]) -> _Opened:
     """Open what is `owned`: a model and data as the user named them, all in JSON.
 
     It has model, weights, input_shape, device; train, test, label; and `examples`, how many of the test data judge,
     drawn by `seed`. Where given, `card` says more about the model, `ignore` and `missing` more about a table, and
     `fingerprints` are those that the model and the data must have.
     """
-    return _opened(canonical(owned))
+    return _open(canonical(owned))
 
 
 @lru_cache(maxsize=1)
-def _opened(text: str) -> _Opened:
+def _open(text: str) -> _Opened:
     named = json.loads(text)
     shape = None if named["input_shape"] is None else tuple(named["input_shape"])
     device = named["device"]
@@ -109,7 +109,7 @@ def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> d
     with shared_folder("original", [setting, seed]) as folder:
         kept = folder / "curve.json"
         if not kept.exists():
-            found = _timed(
+            found = _time(
                 lambda path: train_from_scratch(model, data, held_out, recipe, seed=seed, checkpoint=path),
                 Problem(model, WHOLE, data, held_out, recipe),
                 folder / "checkpoint",
@@ -120,7 +120,7 @@ def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> d
         return value
 
 
-def _timed(train: Callable[[Path], RetrainedModel], problem: Problem, checkpoint: Path) -> dict[str, Any]:
+def _time(train: Callable[[Path], RetrainedModel], problem: Problem, checkpoint: Path) -> dict[str, Any]:
     """The curve of a training, and its seconds per step without the evaluations; None where it went on from before."""
     went_on = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     recipe = problem.recipe

@@ -60,7 +60,7 @@ class Influence:
                     for part in torch.split(x, self.batch_size)
                 )
                 together = isinstance(self.distribution, DataSet)
-                found = _average(parts, len(x), len(model.classes)) if together else _joined(parts)
+                found = _average(parts, len(x), len(model.classes)) if together else _join(parts)
             return Explained(
                 provenance=provenance(),
                 slice=self.slice,
@@ -161,7 +161,7 @@ def _explain(
         found["attribution"] = total * (cut.value - start.value) if walk is None else walk.flow
         found["gap"] = found["attribution"].flatten(1).sum(dim=1) - change
     # Off the device batch by batch, so that it holds one batch, whatever the number of examples.
-    return {name: _stored(tensor) for name, tensor in found.items()}
+    return {name: _store(tensor) for name, tensor in found.items()}
 
 
 def _finite(output: torch.Tensor) -> torch.Tensor:
@@ -193,12 +193,12 @@ class _Walk:
             return self._cutting.h(x).value
 
 
-def _stored(tensor: torch.Tensor) -> torch.Tensor:
+def _store(tensor: torch.Tensor) -> torch.Tensor:
     """On the CPU, and in a floating type that numpy and JSON know."""
     return tensor.cpu() if tensor.dtype in (torch.float32, torch.float64, torch.int64) else tensor.cpu().float()
 
 
-def _joined(parts: Iterable[Found]) -> Found:
+def _join(parts: Iterable[Found]) -> Found:
     """The explanations of all batches, example by example."""
     first, *others = parts
     return {name: torch.cat([first[name], *(part[name] for part in others)]) for name in first} if others else first

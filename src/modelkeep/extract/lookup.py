@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.guard.grid import ONE, Units
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 FAR = np.iinfo(np.int64).max
 
@@ -71,7 +71,7 @@ def _merge_equal(units: Units, clean: NDArray[Any]) -> tuple[NDArray[Any], NDArr
     return units[first], sums, np.bincount(group)
 
 
-@compiled
+@compile_loop
 def _scan(
     answers: Units,
     labels: NDArray[np.int64],

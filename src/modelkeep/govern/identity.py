@@ -79,7 +79,7 @@ class Identity:
                 if not (folder / CERTIFICATE).exists():
                     Signer.at(folder / KEY)
                     with replace_file(folder / CERTIFICATE) as unfinished:
-                        unfinished.write_text(_self_signed(name, folder / KEY))
+                        unfinished.write_text(_sign_own_certificate(name, folder / KEY))
                 found = cls.read(folder)
         except OSError as error:
             raise GovernError(f"No identity can be made in '{folder}': {error.strerror}.") from error
@@ -102,7 +102,7 @@ class Identity:
         signer = Signer.at(folder / KEY)
         text = (folder / CERTIFICATE).read_text("utf-8", "replace")
         try:
-            name = "".join(_certified(text)[1][:1])
+            name = "".join(_read_certificate(text)[1][:1])
             require_name(name)
             _require_certificate(text, name, signer.public_key)
         except InputError as error:
@@ -130,7 +130,7 @@ class Identity:
         return self.folder / CERTIFICATE
 
 
-def _self_signed(name: str, key_file: Path) -> str:
+def _sign_own_certificate(name: str, key_file: Path) -> str:
     """A certificate that the key gives itself. It has no authority to issue other certificates."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -158,7 +158,7 @@ def _self_signed(name: str, key_file: Path) -> str:
     return made.public_bytes(Encoding.PEM).decode()
 
 
-def _certified(text: str) -> tuple[str, list[str]]:
+def _read_certificate(text: str) -> tuple[str, list[str]]:
     """The key and the names that a certificate is for, if it is one, alone, and signed by that same key."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
@@ -188,7 +188,7 @@ def _certified(text: str) -> tuple[str, list[str]]:
 
 def _require_certificate(text: str, name: str, public_key: str) -> None:
     """Refuse a certificate that is not of, by and for this very key and name."""
-    certified, names = _certified(text)
+    certified, names = _read_certificate(text)
     if certified != public_key:
         raise InputError(
             f"The certificate of '{name}' is of another key ({certified}) than the one named ({public_key})."

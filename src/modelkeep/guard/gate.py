@@ -27,7 +27,7 @@ from modelkeep.guard.defences.modelguard_s import Centroids, ModelGuardS
 from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.defences.top_one import TopOne
 from modelkeep.guard.grid import Predictions, Units, snap
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 from modelkeep.guard.policy import Policy
 from modelkeep.guard.store.store import Store
 
@@ -201,7 +201,7 @@ def _near_tie(units: Units, slack: int) -> NDArray[np.bool_]:
     return near
 
 
-@compiled
+@compile_loop
 def _mark_near_ties(units: Units, slack: int, near: NDArray[np.bool_]) -> None:
     for row in range(len(units)):
         first = second = 0

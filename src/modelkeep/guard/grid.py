@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.core.errors import PredictionError, bad_parameter
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 BITS = 24
 ONE = 1 << BITS  # the units that the confidences of a prediction sum to
@@ -93,7 +93,7 @@ def budget(epsilon: float) -> int:
     return math.floor(epsilon * ONE)
 
 
-@compiled
+@compile_loop
 def _snap(
     given: NDArray[np.float64], units: Units, labels: NDArray[np.int64], spent: NDArray[np.int64]
 ) -> tuple[int, int]:
@@ -126,7 +126,7 @@ def _snap(
     return 0, 0
 
 
-@compiled
+@compile_loop
 def apportion(
     weights: NDArray[np.float64], total: float, whole: int, parts: NDArray[np.int32], error: NDArray[np.float64]
 ) -> None:
@@ -169,7 +169,7 @@ def apportion(
             missing -= 1
 
 
-@compiled
+@compile_loop
 def make_strict(parts: NDArray[np.int32], top: int) -> None:
     """Raise entry `top` strictly above all others, at their cost: no reader's rule for ties can find another label."""
     for k in range(len(parts)):

@@ -15,7 +15,7 @@ R = TypeVar("R")
 FOLDER = Path(__file__).parent  # all loops that call each other are below it
 
 
-def compiled(loop: Callable[P, R]) -> Callable[P, R]:
+def compile_loop(loop: Callable[P, R]) -> Callable[P, R]:
     """`loop`, compiled at its first call and kept on disk; it runs without the interpreter's lock.
 
     numba, because a scan that stops at the first match cannot be written as whole-array operations: for 100 classes the

@@ -58,9 +58,9 @@ class Adversarial(Bounded):
         )
 
     def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
-        return cross_entropy(model.forward(self.attacked(model, x, y, step)), y)
+        return cross_entropy(model.forward(self.attack_batch(model, x, y, step)), y)
 
-    def attacked(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+    def attack_batch(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         """The inputs that are trained on, `(n, ...)`; the model is left as it was."""
         radius = at(self.radius, step)
         if radius == 0:  # where a schedule begins
@@ -156,7 +156,7 @@ class FreeTraining(Bounded):
             self._state.clear()  # of another run
         if len(x) == 0:  # Poisson sampling drew no example
             return torch.zeros((), device=model.device)
-        kept = self._kept(x)
+        kept = self._keep_rows(x)
         moved = x + kept
         if model.bounds is not None:
             moved = moved.clamp(*model.bounds)
@@ -169,7 +169,7 @@ class FreeTraining(Bounded):
             kept.copy_(Ball(self.norm, radius).step(kept, moved.grad, radius, torch.zeros_like(kept)))
         return loss
 
-    def _kept(self, x: torch.Tensor) -> torch.Tensor:
+    def _keep_rows(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of the kept perturbation for this batch, as a view; a first or larger batch gets new ones of 0."""
         kept = (
             self._state.get("perturbation", torch.empty(0)).to(x).view(-1, *x.shape[1:])

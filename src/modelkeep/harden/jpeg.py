@@ -61,15 +61,15 @@ class Jpeg(nn.Module):
         low, high = self.bounds
         grey = ((x - low) / (high - low) * 255).round().clamp(0, 255) - 128
         if x.shape[1] != 3:
-            decoded = self._coded(grey, self.luminance)
+            decoded = self._code(grey, self.luminance)
         else:
             # Both colour differences are centred at 0 already, and shifting Y by 128 commutes with the mixing.
             ycc = torch.einsum("oc,nchw->nohw", self.to_ycc, grey).round()
-            ycc = torch.cat([self._coded(ycc[:, :1], self.luminance), self._coded(ycc[:, 1:], self.chrominance)], dim=1)
+            ycc = torch.cat([self._code(ycc[:, :1], self.luminance), self._code(ycc[:, 1:], self.chrominance)], dim=1)
             decoded = torch.einsum("oc,nchw->nohw", self.to_rgb, ycc)
         return low + (decoded + 128).round().clamp(0, 255) * ((high - low) / 255)
 
-    def _coded(self, planes: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    def _code(self, planes: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         """The planes after their cosine transforms were rounded to multiples of the table."""
         n, c, height, width = planes.shape
         padded = pad(planes, (0, -width % 8, 0, -height % 8), mode="replicate")

@@ -241,6 +241,6 @@ def _strongest(model: Model, data: Data, attack: BoundedAttack, seed: int) -> to
     found = []
     for x, y in data.batches(256):
         original = model.check_inputs(x)
-        moved = ascent.attacked(model, original, y.to(model.device), step)
+        moved = ascent.attack_batch(model, original, y.to(model.device), step)
         found.append(ball.exactly(moved, original).cpu())
     return torch.cat(found)

@@ -28,11 +28,11 @@ class Trades(Bounded):
         loss = cross_entropy(clean, y)
         divergence = torch.zeros_like(loss)
         if (radius := at(self.radius, step)) > 0:
-            moved = self._attacked(model, x, Ball(self.norm, radius, model.bounds), step)
+            moved = self._attack_batch(model, x, Ball(self.norm, radius, model.bounds), step)
             divergence = _divergence(clean, model.forward(moved)).mean()
         return loss + self.beta * divergence, {"divergence": divergence}
 
-    def _attacked(self, model: Model, x: torch.Tensor, ball: Ball, step: Step) -> torch.Tensor:
+    def _attack_batch(self, model: Model, x: torch.Tensor, ball: Ball, step: Step) -> torch.Tensor:
         """The inputs in the ball whose answers differ most from those on `x`."""
         with model.frozen(step.generator.initial_seed()):
             clean = model.forward(x)

@@ -102,9 +102,9 @@ class RandomResize(nn.Module):
         drawn = torch.rand(3, len(x), device=x.device, dtype=x.dtype)
         share = self.smallest + (1 - self.smallest) * drawn[0]
         across, down = (2 * drawn[1:] - 1) * (1 - share)  # the centre, so that all of it stays on the canvas
-        return self.placed(x, share, across, down)
+        return self.place(x, share, across, down)
 
-    def placed(self, x: torch.Tensor, share: torch.Tensor, across: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+    def place(self, x: torch.Tensor, share: torch.Tensor, across: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
         """Each image at `share: (n,)` of its size, its centre at (across, down) where the canvas is [-1, 1]²."""
         zero = torch.zeros_like(share)
         # From a place on the canvas back to the place in the image: (u - centre) / share.

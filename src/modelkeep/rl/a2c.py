@@ -80,7 +80,7 @@ class A2C:
         observations, actions, rewards, ended = [], [], [], []
         for _ in range(settings.steps):
             observations.append(self.observations)
-            actions.append(sampled(self.network, self.observations, self.generator))
+            actions.append(sample_actions(self.network, self.observations, self.generator))
             stepped = self.environments.step(actions[-1])
             self.observations = stepped.observations
             rewards.append(stepped.rewards.clip(-1, 1) if settings.clip_rewards else stepped.rewards)
@@ -113,7 +113,7 @@ class A2C:
         """The policy as it is now: actions are drawn from it, not the likeliest ones taken."""
         network = copy.deepcopy(self.network)
         generator = torch.Generator().manual_seed(derive_seed(seed, "player"))
-        return lambda observations, begun: sampled(network, observations, generator)
+        return lambda observations, begun: sample_actions(network, observations, generator)
 
     def state(self) -> State:
         """Everything that decides how the training goes on."""
@@ -177,7 +177,9 @@ class RMSProp:
             torch._foreach_addcdiv_(self.parameters, gradients, roots, -rate)
 
 
-def sampled(network: nn.Module, observations: NDArray[np.uint8], generator: torch.Generator) -> NDArray[np.int64]:
+def sample_actions(
+    network: nn.Module, observations: NDArray[np.uint8], generator: torch.Generator
+) -> NDArray[np.int64]:
     """Actions drawn from the policy, one for each observation.
 
     The first of alarms that ring at the rates π(a|s) is a's with probability π(a|s); a third of multinomial's time.

@@ -150,7 +150,7 @@ def learn(
             if run.step >= steps or now - shown >= 0.2:
                 task.advance(run.step - task.done, run.note)
                 shown = now
-    return run.learned()
+    return run.finish()
 
 
 class _Run:
@@ -233,7 +233,7 @@ class _Run:
         }
         checkpoints.write(path, Snapshot(tensors, kept, self.identity).to_bytes(), LEARNING)
 
-    def learned(self) -> Learned:
+    def finish(self) -> Learned:
         """The result."""
         return Learned(
             provenance=Provenance(self.network, None, self.seed, perf_counter() - self.began, __version__),

@@ -73,7 +73,7 @@ def closure_of(home: str) -> dict[str, str]:
 
 def changed_files(closure: Closure) -> tuple[str, ...]:
     """The files whose code is not what it was: `attack/gradient/pgd.py`, or `mine/trials.py` of another package."""
-    return tuple(_shown(key) for key, kept in closure.items() if _hash_now(key, kept) != kept)
+    return tuple(_show(key) for key, kept in closure.items() if _hash_now(key, kept) != kept)
 
 
 def _hash_now(key: str, kept: str) -> str:
@@ -89,7 +89,7 @@ def _is_beside(module: str) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in _BESIDE)
 
 
-def _shown(key: str) -> str:
+def _show(key: str) -> str:
     module = key.partition(":")[0]
     return f"{module.removeprefix('modelkeep.').replace('.', '/')}.py"
 

@@ -198,7 +198,7 @@ class Ledger:
         """How many trials of the study are in each state."""
         return Counter(_record(row, ()).state for row in self._rows(name))
 
-    def outdated(self, name: str) -> dict[str, int]:
+    def find_outdated(self, name: str) -> dict[str, int]:
         """The results of the study that other code made: by trial, the attempt that made it."""
         rows = self._rows(name)
         old = {code for code in {row["code"] for row in rows} - {None} if self._changed_files(code)}

@@ -191,7 +191,7 @@ class Local:
                 raise bad_parameter("Local", name, "1 or more, or None for the cores' share", value)
 
     @contextmanager
-    def started(self) -> Iterator[Pool]:
+    def start(self) -> Iterator[Pool]:
         """The pool of workers, for the time of the block; a process starts when its first job comes."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         processes = self.processes or cores

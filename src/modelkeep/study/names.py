@@ -82,7 +82,7 @@ def name_at(home: str) -> TrialName:
             f"The module '{module}' of the trial '{home}' cannot be found as Python source. "
             "Is it installed, or in the directory that the study was started from?"
         )
-    return dict(_declared(text)).get(function, TrialName(home))
+    return dict(_find_declared(text)).get(function, TrialName(home))
 
 
 def find_home(name: str, home: str) -> str:
@@ -113,7 +113,7 @@ def search(name: str, home: str = "") -> tuple[str, TrialName] | None:
             texts[module] = module_text(module)
     former = None
     for module, text in texts.items():
-        for function, declared in _declared(text) if "@trial(" in text else ():
+        for function, declared in _find_declared(text) if "@trial(" in text else ():
             if declared.name == name:
                 return f"{module}:{function}", declared
             if name in declared.formerly:
@@ -121,7 +121,7 @@ def search(name: str, home: str = "") -> tuple[str, TrialName] | None:
     return former
 
 
-def _declared(text: str) -> Iterator[tuple[str, TrialName]]:
+def _find_declared(text: str) -> Iterator[tuple[str, TrialName]]:
     for match in _DECLARED.finditer(text):
         call = ast.parse(f"trial({match['arguments']})", mode="eval").body
         assert isinstance(call, ast.Call)

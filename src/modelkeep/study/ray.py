@@ -35,7 +35,7 @@ class Ray:
             raise bad_parameter("Ray", "threads", "1 or more", self.threads)
 
     @contextmanager
-    def started(self) -> Iterator[Pool]:
+    def start(self) -> Iterator[Pool]:
         """The cluster, for the time of the block; one that ran before keeps running."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:

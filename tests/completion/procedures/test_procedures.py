@@ -125,7 +125,7 @@ def test_t1_and_t2_do_not_look_at_missing_elements(share: float, data: Data) -> 
         found = procedure(given, seed=1)
         copy = deepcopy(model)
         with torch.no_grad():
-            for name, missing in part.missing(copy.module).items():
+            for name, missing in part.missing_elements(copy.module).items():
                 copy.module.get_parameter(name).masked_fill_(missing, 1e9)
         again = procedure(replace(given, model=copy), seed=1)
         assert again.model.fingerprint() == found.model.fingerprint()
@@ -136,7 +136,11 @@ def test_t1_and_t2_do_not_look_at_missing_elements(share: float, data: Data) -> 
 def test_t2_keeps_everything_that_is_not_missing_to_the_bit(part: Part, optimizer: SGD | Adam, data: Data) -> None:
     model = resnet()
     found = FrozenTraining()(problem(model, part, data, replace(RECIPE, optimizer=optimizer)), seed=1)
-    before, after, missing = tensors_of(model.module), tensors_of(found.model.module), part.missing(model.module)
+    before, after, missing = (
+        tensors_of(model.module),
+        tensors_of(found.model.module),
+        part.missing_elements(model.module),
+    )
     # An ordinary module again: the same names in the same order, and parameters that can be trained.
     assert list(after) == list(before)
     assert str(found.model.module) == str(model.module)
@@ -170,7 +174,7 @@ def test_t2_is_a_loop_written_by_hand(share: float, data: Data) -> None:
         start.zero_grad()
         torch.autograd.backward(cross_entropy(start(data.x), data.y))
         with torch.no_grad():
-            for name, missing in part.missing(start).items():
+            for name, missing in part.missing_elements(start).items():
                 parameter = start.get_parameter(name)
                 assert parameter.grad is not None
                 velocity[name].mul_(0.9).add_((parameter.grad + 0.01 * parameter) * missing)
@@ -186,7 +190,7 @@ def test_a_share_of_a_recurrent_layer_is_trained_and_used(data: Data) -> None:
     recipe = replace(RECIPE, steps=60, evaluate_every=60, optimizer=Adam(), learning_rate=0.02)
     found = FrozenTraining()(problem(model, part, data, recipe), seed=0)
     assert found.curve.losses[-1] < found.curve.losses[0] - 0.1
-    for name, missing in part.missing(model.module).items():
+    for name, missing in part.missing_elements(model.module).items():
         was, now = model.module.get_parameter(name), found.model.module.get_parameter(name)
         assert torch.equal(was[~missing], now[~missing])
         assert (was[missing] != now[missing]).all()

@@ -51,7 +51,7 @@ def test_a_share_of_a_layer_is_regressed_alone() -> None:
     given = problem(recorded=True)
     half = replace(given, part=replace(CONV2, share=0.5), recipe=replace(given.recipe, learning_rate=0.0))
     found = Regression()(half, seed=1)
-    missing = half.part.missing(given.model.module)["conv2.weight"]
+    missing = half.part.missing_elements(given.model.module)["conv2.weight"]
     truth, got = (model.module.get_parameter("conv2.weight") for model in (given.model, found.model))
     assert torch.equal(truth[~missing], got[~missing])
     assert not torch.equal(truth[missing], got[missing])

@@ -169,7 +169,7 @@ def test_a_table_names_the_features_that_move_the_unit() -> None:
     assert found.standout is not None
     best = int((2 * x[:, 0] - x[:, 1]).argmax())
     torch.testing.assert_close(found.standout[0, 0], (x[best] - x.mean(dim=0)) / x.std(dim=0, correction=0))
-    assert found.optimised[0].moved(1)[0][0] == "debt"
+    assert found.optimised[0].furthest_features(1)[0][0] == "debt"
     assert found.heat is None
     assert "moved by debt" in dict(found.rows())["unit 1"]
     assert plots.png_bytes(found.draw()).startswith(b"\x89PNG")

@@ -57,7 +57,7 @@ def test_of_a_linear_model_without_bounds_it_is_the_gradient_in_standard_deviati
     slope = weight * data.x.std(dim=0, correction=0)
     expected = math.sqrt(8) * slope / slope.norm()
     torch.testing.assert_close(found.deviation, expected, atol=1e-3, rtol=1e-3)
-    assert found.moved(1)[0][0] == f"f{int(expected.abs().argmax())}"
+    assert found.furthest_features(1)[0][0] == f"f{int(expected.abs().argmax())}"
 
 
 def test_an_interior_maximum_is_found() -> None:

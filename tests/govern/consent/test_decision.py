@@ -205,7 +205,7 @@ def test_a_person_approves_so_many_passes(bob: Party) -> None:
     for _ in range(2):
         decision.decide(a_pass(0))
     assert bob.state.pending() == []
-    assert bob.state.approved("train", NOON) == 1
+    assert bob.state.count_approvals("train", NOON) == 1
     bob.log(a_pass(0))
     decision.decide(a_pass(0))  # replayed: spends nothing
     decision.decide(a_pass(1))
@@ -224,14 +224,14 @@ def test_an_approval_ends_at_its_time_and_is_for_its_purpose_and_asker(bob: Part
     decision.decide(a_pass(1, asker="carol"))
     bob.now += 0.001
     assert not allows(decision.decide, a_pass(2, asker="carol"))
-    assert bob.state.approved("train", bob.now) == 0
+    assert bob.state.count_approvals("train", bob.now) == 0
 
 
 def test_the_approval_that_ends_first_is_spent_first(bob: Party) -> None:
     bob.state.approve(1, "train", NOON + 100)
     bob.state.approve(1, "train", NOON + 10)
     bob.by(Policy(human=True)).decide(a_pass(0))
-    assert bob.state.approved("train", NOON + 50) == 1
+    assert bob.state.count_approvals("train", NOON + 50) == 1
 
 
 def test_no_approval_is_spent_twice_by_many_threads(bob: Party) -> None:
@@ -241,7 +241,7 @@ def test_no_approval_is_spent_twice_by_many_threads(bob: Party) -> None:
         allowed = list(threads.map(lambda number: allows(decision.decide, a_pass(number % 20)), range(60)))
     passed = {number % 20 for number, allowed in enumerate(allowed) if allowed}
     assert len(passed) == 7
-    assert bob.state.approved("train", NOON) == 0
+    assert bob.state.count_approvals("train", NOON) == 0
     assert {one.of.number for one in bob.state.pending()} == set(range(20)) - passed
 
 
@@ -271,7 +271,7 @@ def test_a_withdrawal_stops_a_pass_that_was_consented_to(bob: Party) -> None:
 def test_a_withdrawal_of_everything_can_be_restored_for_one_purpose(bob: Party) -> None:
     bob.state.withdraw("")
     bob.state.restore("infer")
-    assert [bob.state.withdrawn(purpose) for purpose in ("train", "evaluate", "infer")] == ["", "", None]
+    assert [bob.state.withdrawal(purpose) for purpose in ("train", "evaluate", "infer")] == ["", "", None]
     with pytest.raises(ConsentRefused, match="no reason given"):
         bob.by(Policy()).require_not_withdrawn(a_pass(0))
 

@@ -41,7 +41,7 @@ def test_another_process_withdraws_and_this_one_sees_it_at_once(bob: Party) -> N
         decision.require_not_withdrawn(a_pass())
     bob.state.close()
     bob.state = ConsentState(bob.folder / "consent.sqlite3")  # as after a restart
-    assert bob.state.withdrawn("infer") == "from elsewhere"
+    assert bob.state.withdrawal("infer") == "from elsewhere"
 
 
 def test_a_killed_process_leaves_no_half_state(bob: Party) -> None:
@@ -60,7 +60,7 @@ def test_a_killed_process_leaves_no_half_state(bob: Party) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        found = {bob.state.withdrawn(purpose) for purpose in ("train", "evaluate", "infer")}
+        found = {bob.state.withdrawal(purpose) for purpose in ("train", "evaluate", "infer")}
         assert len(found) == 1
         changes = [change.kind for change in bob.state.changes()]
         assert (changes[-1:] == ["withdrawn"]) == (found == {"x"})
@@ -83,7 +83,7 @@ def test_a_process_killed_in_a_transaction_is_rolled_back(bob: Party) -> None:
     assert subprocess.run([sys.executable, "-c", code, path], timeout=PATIENCE).returncode == -signal.SIGKILL
     assert path.stat().st_size > before  # the half state was there
     assert Path(f"{path}-journal").exists()
-    assert bob.state.withdrawn("train") is None
+    assert bob.state.withdrawal("train") is None
     assert path.stat().st_size == before
 
 
@@ -106,9 +106,9 @@ def test_a_busy_file_is_pending(bob: Party, monkeypatch: pytest.MonkeyPatch) -> 
     other = sqlite3.connect(bob.folder / "consent.sqlite3", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(ConsentPending, match="cannot be used now"):
-        state.withdrawn("train")
+        state.withdrawal("train")
     other.execute("ROLLBACK")
-    assert state.withdrawn("train") is None
+    assert state.withdrawal("train") is None
     other.close()
     state.close()
 

@@ -23,9 +23,9 @@ from modelkeep.core.errors import InputError, SliceError
 from modelkeep.core.results import Estimate
 from modelkeep.core.slices import Place
 from modelkeep.govern.exposure import Advice, AtCut, Completing, Costs, Link, advise
-from modelkeep.govern.exposure.advice import recommended
-from modelkeep.govern.exposure.completion import completions
-from modelkeep.govern.exposure.costs import costs
+from modelkeep.govern.exposure.advice import recommend
+from modelkeep.govern.exposure.completion import measure_completions
+from modelkeep.govern.exposure.costs import measure_costs
 from modelkeep.training import Recipe
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import small_cnn
@@ -64,7 +64,7 @@ def cut(place: str, inputs: float, labels: float, overhead: float) -> AtCut:
 
 
 def test_the_least_of_the_worse_leaks_is_recommended() -> None:
-    best, reason = recommended([cut("early", 0.9, 0.1, 1.5), cut("mid", 0.5, 0.4, 1.2), cut("late", 0.1, 1, 1.1)], 2.0)
+    best, reason = recommend([cut("early", 0.9, 0.1, 1.5), cut("mid", 0.5, 0.4, 1.2), cut("late", 0.1, 1, 1.1)], 2.0)
     assert best.place == "mid"
     assert reason == (
         "Cut after 'mid': of the 3 places where a step takes at most 2× as long, the worse of what leaks is least "
@@ -73,15 +73,15 @@ def test_the_least_of_the_worse_leaks_is_recommended() -> None:
 
 
 def test_a_place_that_costs_too_much_is_not_recommended() -> None:
-    found, _ = recommended([cut("early", 0.2, 0.2, 3.0), cut("late", 0.5, 0.9, 1.1)], 2.0)
+    found, _ = recommend([cut("early", 0.2, 0.2, 3.0), cut("late", 0.5, 0.9, 1.1)], 2.0)
     assert found.place == "late"
-    found, reason = recommended([cut("early", 0.2, 0.2, 3.0), cut("late", 0.5, 0.9, 2.1)], 2.0)
+    found, reason = recommend([cut("early", 0.2, 0.2, 3.0), cut("late", 0.5, 0.9, 2.1)], 2.0)
     assert found.place == "early"
     assert "more than 2×" in reason
 
 
 def test_where_the_worse_leak_is_the_same_the_other_decides() -> None:
-    found, reason = recommended([cut("early", 1.0, 1.0, 1.1), cut("late", 0.3, 0.995, 1.1)], 2.0)
+    found, reason = recommend([cut("early", 1.0, 1.0, 1.1), cut("late", 0.3, 0.995, 1.1)], 2.0)
     assert found.place == "late"
     assert "no cut protects by itself" in reason
 
@@ -118,7 +118,7 @@ def test_both_pieces_of_a_cut_are_completed_from_what_the_other_party_has() -> N
     """The same trainings by hand: the original, then T1 and T2 without either piece."""
     data, recipe = datasets.load("digits", "train").first(400), Recipe(steps=40, evaluate_every=4, batch_size=32)
     place = Place("conv1_pool")
-    found = completions(model(), data, [place], Completing(recipe, runs=1, alpha=0.8), seed=0)[place]
+    found = measure_completions(model(), data, [place], Completing(recipe, runs=1, alpha=0.8), seed=0)[place]
     held_out, train = data.split(0.2, 0.8, seed=0)
     trained = train_from_scratch(model(), train, held_out, recipe, seed=0)
     for bound, layers in ((found.first, ("conv1",)), (found.second, ("conv2", "linear1", "logits"))):
@@ -159,7 +159,7 @@ def test_all_places_with_parameters_on_both_sides_are_looked_at() -> None:
 def test_a_cost_leaves_the_model_as_it_was() -> None:
     mine = model()
     before = mine.fingerprint()
-    costs(mine, datasets.load("digits", "test"), "conv1", batch=8, seed=0)
+    measure_costs(mine, datasets.load("digits", "test"), "conv1", batch=8, seed=0)
     assert mine.fingerprint() == before
     assert not mine.module.training
     assert all(parameter.grad is None for parameter in mine.module.parameters())

@@ -12,7 +12,14 @@ from modelkeep.core.errors import InputError, SliceError
 from modelkeep.govern.exposure import infer_labels, invert, measures
 from modelkeep.govern.exposure.cut import Exposed
 from modelkeep.govern.exposure.inversion import Attacker, Scale, white_box
-from modelkeep.govern.exposure.labels import LabelAttack, at_the_logits, by_direction, by_norm, few_of_each, named
+from modelkeep.govern.exposure.labels import (
+    LabelAttack,
+    at_the_logits,
+    by_direction,
+    by_norm,
+    few_of_each,
+    name_clusters,
+)
 from modelkeep.training import Recipe
 
 LINEAR = Recipe(steps=300, batch_size=16, learning_rate=3e-3)
@@ -151,7 +158,7 @@ def test_random_gradients_tell_nothing() -> None:
     hints = few_of_each(y, 4, 1)
     for seed in range(3):
         noise = torch.randn(400, 20, generator=generator.manual_seed(seed))
-        guesses = named(by_direction(noise, 4, y[hints], hints), y, 4, hints)
+        guesses = name_clusters(by_direction(noise, 4, y[hints], hints), y, 4, hints)
         assert 0.15 < float((guesses == y).double().mean()) < 0.35
 
 

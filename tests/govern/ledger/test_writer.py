@@ -37,8 +37,8 @@ def test_order_of_arrival_does_not_change_the_entry(ledger: Ledger, writer: Ledg
     for order in ((0, 1, 2), (2, 0, 1)):
         writer.begin(a_pass(), ())
         for part in order:
-            writer.received("alice", "activations", 0, part, [torch.full((2,), part)])
-            writer.sent("alice", "gradients", 0, part, [torch.full((2,), -part)])
+            writer.note_received("alice", "activations", 0, part, [torch.full((2,), part)])
+            writer.note_sent("alice", "gradients", 0, part, [torch.full((2,), -part)])
         entries.append(writer.finish().result())
     assert entries[0] == entries[1]
     assert [crossing.part for crossing in entries[0].received] == [0, 1, 2]
@@ -48,7 +48,7 @@ def test_order_of_arrival_does_not_change_the_entry(ledger: Ledger, writer: Ledg
 @pytest.mark.parametrize("committed", [True, False])
 def test_logged_pass_takes_nothing_else(committed: bool, ledger: Ledger, writer: LedgerWriter) -> None:
     writer.begin(a_pass(), ())
-    writer.received("alice", "activations", 0, 0, [ONE])
+    writer.note_received("alice", "activations", 0, 0, [ONE])
     entry = writer.finish().result()
     if committed:
         ledger.commit(0)
@@ -57,28 +57,28 @@ def test_logged_pass_takes_nothing_else(committed: bool, ledger: Ledger, writer:
         again.begin(a_pass(), ())
         for peer, at, part, tensor in (("alice", 0, 0, OTHER), ("alice", 0, 1, ONE), ("alice", 1, 0, ONE)):
             with pytest.raises(WireError, match="sent other activations than before"):
-                again.received(peer, "activations", at, part, [tensor])
-        again.received("alice", "activations", 0, 0, [ONE])
+                again.note_received(peer, "activations", at, part, [tensor])
+        again.note_received("alice", "activations", 0, 0, [ONE])
         assert again.finish().result() == entry
     fresh.close()
 
 
 def test_pass_that_broke_off_takes_nothing_else_where_something_came(ledger: Ledger, writer: LedgerWriter) -> None:
     writer.begin(a_pass(), ())
-    writer.received("alice", "activations", 0, 0, [ONE])
+    writer.note_received("alice", "activations", 0, 0, [ONE])
     for _ in range(2):  # it is not forgotten when it breaks off once more, before anything comes
         writer.begin(a_pass(), ())
     with pytest.raises(WireError, match="sent other activations than before"):
-        writer.received("alice", "activations", 0, 0, [OTHER])
-    writer.received("alice", "activations", 0, 0, [ONE])
-    writer.received("alice", "activations", 0, 1, [OTHER])  # which had not come before
+        writer.note_received("alice", "activations", 0, 0, [OTHER])
+    writer.note_received("alice", "activations", 0, 0, [ONE])
+    writer.note_received("alice", "activations", 0, 1, [OTHER])  # which had not come before
     assert ledger.length == 0
 
 
 def test_another_pass_may_bring_something_else(writer: LedgerWriter) -> None:
     writer.begin(a_pass(), ())
-    writer.received("alice", "activations", 0, 0, [ONE])
+    writer.note_received("alice", "activations", 0, 0, [ONE])
     writer.finish().result()
     writer.begin(replace(a_pass(), purpose="infer"), ())  # nobody had committed the one before
-    writer.received("alice", "activations", 0, 0, [OTHER])
+    writer.note_received("alice", "activations", 0, 0, [OTHER])
     assert writer.finish().result().of.purpose == "infer"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from guard.predictions import Raw, exact_distance, exactly, raw_predictions
 from modelkeep.core.errors import InputError
 from modelkeep.guard.defences import NoDefence, ReverseSigmoid, Rounding, TopOne
-from modelkeep.guard.defences.segment import toward
+from modelkeep.guard.defences.segment import move_toward
 from modelkeep.guard.grid import ONE, confidences, distortion, snap
 
 
@@ -68,8 +68,8 @@ def test_a_step_towards_a_target_uses_the_budget_and_keeps_its_direction(raw: Ra
     raw = np.maximum(raw[:, :classes], 1e-3)
     clean = snap(raw / raw.sum(axis=1, keepdims=True))
     targets = np.repeat(aim[:, :classes] + 1e-3, len(raw), axis=0).astype(np.float64)
-    whole = toward(clean, targets, 2.0)
-    answers = toward(clean, targets, epsilon)
+    whole = move_toward(clean, targets, 2.0)
+    answers = move_toward(clean, targets, epsilon)
     allowed = clean.allowed(epsilon)
     moved, far = distortion(answers, clean.units), distortion(whole, clean.units)
     assert (moved <= allowed).all()
@@ -82,7 +82,7 @@ def test_a_step_towards_a_target_uses_the_budget_and_keeps_its_direction(raw: Ra
 
 def test_a_target_with_another_label_is_followed_up_to_the_label() -> None:
     clean = snap(np.array([[0.2, 0.3, 0.5]]))
-    answer = toward(clean, np.array([[1.0, 0.0, 0.0]]), 2.0)[0]
+    answer = move_toward(clean, np.array([[1.0, 0.0, 0.0]]), 2.0)[0]
     assert answer.tolist() == [ONE // 2 - 1, 0, ONE // 2 + 1]
 
 

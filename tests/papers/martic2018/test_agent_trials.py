@@ -11,7 +11,7 @@ from completion.fed import curves, report, verdict
 from modelkeep.completion.part import Part
 from modelkeep.papers.martic2018.agent_trials import tasks
 from modelkeep.papers.martic2018.completion import AGENTS, COMPLETION
-from modelkeep.papers.martic2018.printed import ALEXNET
+from modelkeep.papers.martic2018.paper_figures import ALEXNET
 from modelkeep.papers.martic2018.reinforcement import EXPERIENCE, LAYERS, OTHER_PROCEDURES, PRINTED
 from modelkeep.papers.martic2018.tables import CompletionTable
 from modelkeep.papers.study import PaperStudy, Size

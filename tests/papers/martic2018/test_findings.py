@@ -10,7 +10,7 @@ import pytest
 from completion import fed
 from completion.fed import Ratios, curves, verdict
 from modelkeep.papers.martic2018.findings import PARAMETER_STUDY, PROCEDURE_STUDY, RESIDUAL_STUDY
-from modelkeep.papers.martic2018.printed import A3C, ALEXNET, IMPALA, RAINBOW, RESNET50, Table
+from modelkeep.papers.martic2018.paper_figures import A3C, ALEXNET, IMPALA, RAINBOW, RESNET50, Table
 from modelkeep.papers.martic2018.tables import LAST
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import PaperTable

@@ -14,7 +14,7 @@ from modelkeep.papers.tang2024.arrangement import TASKS
 from modelkeep.papers.tang2024.defences import SECRET, UNORDERED
 from modelkeep.papers.tang2024.figures_3_4 import BUDGETS, FIGURE_3, FIGURE_4
 from modelkeep.papers.tang2024.figures_5_6 import DETECTION, GROWTH, TIMES
-from modelkeep.papers.tang2024.printed import GUARD_S, GUARD_W, MAD, NAIVE, NONE, PBAYES
+from modelkeep.papers.tang2024.paper_figures import GUARD_S, GUARD_W, MAD, NAIVE, NONE, PBAYES
 from modelkeep.papers.tang2024.table_6 import NEVER_CLEAN, TABLE_6
 from modelkeep.study.trials import Trial
 from records import made

@@ -16,7 +16,18 @@ from modelkeep.papers.tang2024 import owner as owners
 from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED
 from modelkeep.papers.tang2024.figures_5_6 import auroc, grow
 from modelkeep.papers.tang2024.owner import prepare_owner
-from modelkeep.papers.tang2024.printed import AM, GUARD_S, GUARD_W, JBDA, KNOCKOFF, MAD, NAIVE, NONE, PBAYES, REVSIG
+from modelkeep.papers.tang2024.paper_figures import (
+    AM,
+    GUARD_S,
+    GUARD_W,
+    JBDA,
+    KNOCKOFF,
+    MAD,
+    NAIVE,
+    NONE,
+    PBAYES,
+    REVSIG,
+)
 from modelkeep.papers.tang2024.table_6 import ask_twice, measure_bound
 from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study import Ledger, Study, run, working_in
@@ -48,7 +59,7 @@ class Here:
     slots = 1
 
     @contextmanager
-    def started(self) -> Iterator[Pool]:
+    def start(self) -> Iterator[Pool]:
         yield self
 
     def submit(self, job: Job) -> Future[Outcome]:

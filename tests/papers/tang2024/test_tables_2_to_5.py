@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modelkeep.papers.table import PaperTable
-from modelkeep.papers.tang2024.printed import (
+from modelkeep.papers.tang2024.paper_figures import (
     ACCURACY,
     AM,
     ATTACKS,

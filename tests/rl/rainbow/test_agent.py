@@ -86,7 +86,7 @@ def test_the_target_is_double_q_learnings() -> None:
         parameter.data.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(parameter.numel())))
     batch = agent.replay.sample(16, 1.0, np.random.default_rng(0))
     noise = agent.noise.get_state()
-    wanted = agent.wanted(batch)
+    wanted = agent.target_distributions(batch)
     agent.noise.set_state(noise)
     with torch.no_grad():
         online = agent.network(batch.next_observations, agent.noise).softmax(2)

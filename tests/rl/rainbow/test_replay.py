@@ -120,7 +120,7 @@ def test_a_kept_replay_joins_no_step_with_those_of_its_next_agent(keeping: Keepi
     told, later = Told(keeping, 35), Told(keeping, 30, seed=1)
     original = told.to(Replay(settings(keeping), COUNT, SHAPES[keeping]))
     before = original.tree.priorities.copy()
-    kept = original.continued()
+    kept = original.copy_for_another()
     assert np.array_equal(kept.tree.priorities, before)
     later.to(kept)
     assert np.array_equal(original.tree.priorities, before)  # it is a copy

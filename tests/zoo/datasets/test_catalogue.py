@@ -138,6 +138,6 @@ def test_to_find_one_set_imports_no_other() -> None:
         "print(sorted(name.rpartition('.')[2] for name in sys.modules if name.startswith('modelkeep.zoo.datasets.')))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "'bundled'" in run.stdout
+    assert "'scikit_learn'" in run.stdout
     assert "'mnist'" not in run.stdout
     assert "'adult'" not in run.stdout

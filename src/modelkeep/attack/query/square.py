@@ -80,12 +80,12 @@ def _start(case: Case[Scores], windows: Windows) -> torch.Tensor:
     """At the edge of the ball: vertical stripes of ±radius in linf, tiles of opposite bumps in l2 and l1."""
     if case.ball.norm == "linf":
         return case.original + case.ball.reach * windows.stripes(len(case)).to(case.original)
-    return case.original + _scaled(windows.tiles(len(case)).to(case.original), case.ball)
+    return case.original + _scale(windows.tiles(len(case)).to(case.original), case.ball)
 
 
 def _flip(case: Case[Scores], x: torch.Tensor, windows: Windows, share: float) -> torch.Tensor:
     """`x` with +radius or -radius all over one window, each channel with its own sign."""
-    place, signs = windows.drawn(len(x), share)
+    place, signs = windows.draw(len(x), share)
     place, signs = place.to(x.device), signs.to(x)
     original, now = (windows.flat(tensor).gather(2, place) for tensor in (case.original, x))
     bounds = case.ball.bounds or (-math.inf, math.inf)
@@ -101,7 +101,7 @@ def _move_mass(case: Case[Scores], x: torch.Tensor, windows: Windows, share: flo
     Algorithm 3 of the paper, with p-th powers for squares, so that it serves l1 too.
     """
     p = 2 if case.ball.norm == "l2" else 1
-    (into, pattern), (out_of, _) = (windows.drawn(len(x), share, bumps=True) for _ in range(2))
+    (into, pattern), (out_of, _) = (windows.draw(len(x), share, bumps=True) for _ in range(2))
     into, out_of, pattern = into.to(x.device), out_of.to(x.device), pattern.to(x)
     change = windows.flat(x - case.original)
     unused = (case.ball.reach**p - change.abs().pow(p).sum(dim=(1, 2), keepdim=True)).clamp_min(0)
@@ -110,14 +110,14 @@ def _move_mass(case: Case[Scores], x: torch.Tensor, windows: Windows, share: flo
     freed = (change.abs().pow(p) - emptied.abs().pow(p)).sum(dim=2, keepdim=True).clamp_min(0)
     mixed = pattern / _length(pattern, p) + there / _length(there, p)
     filled = mixed / _length(mixed, p) * (unused / change.shape[1] + freed).pow(1 / p)
-    return case.original + _scaled(emptied.scatter(2, into, filled).view_as(x), case.ball)
+    return case.original + _scale(emptied.scatter(2, into, filled).view_as(x), case.ball)
 
 
 def _length(x: torch.Tensor, p: int) -> torch.Tensor:
     return x.abs().pow(p).sum(dim=2, keepdim=True).pow(1 / p).clamp_min(1e-12)
 
 
-def _scaled(change: torch.Tensor, ball: Ball) -> torch.Tensor:
+def _scale(change: torch.Tensor, ball: Ball) -> torch.Tensor:
     """The change at the full length of the radius."""
     length = _length(change.flatten(1)[:, None], 2 if ball.norm == "l2" else 1)
     return change * per_example(ball.reach / length, change)

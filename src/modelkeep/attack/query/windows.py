@@ -28,7 +28,7 @@ class Windows:
         """`x: (n, *shape)` as `(n, channels, positions)`."""
         return x.reshape(len(x), self.shape[0] if self.image else 1, -1)
 
-    def drawn(self, n: int, share: float, *, bumps: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    def draw(self, n: int, share: float, *, bumps: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         """A window per example that covers about `share` of the input, and a pattern of random sign for it.
 
         The positions are `(n, channels, k)`, to gather and scatter with in `flat`; the pattern broadcasts to them. It

@@ -34,7 +34,7 @@ class Call:
     shape: tuple[int, ...]
     key: Callable[[torch.Tensor], str]
 
-    def bound(self, *names: str, **defaults: Any) -> dict[str, Any]:
+    def bind(self, *names: str, **defaults: Any) -> dict[str, Any]:
         """The arguments by name: those of a function in their order, those of a module as its attributes."""
         if self.part is not None:
             return {

@@ -38,18 +38,18 @@ for _function, _targets in _PLAIN.items():
 @rule(nn.LeakyReLU, functional.leaky_relu)
 def _leaky_relu(call: Call) -> Written:
     return _activation(
-        call, "leaky_relu", slope=call.bound("input", "negative_slope", negative_slope=0.01)["negative_slope"]
+        call, "leaky_relu", slope=call.bind("input", "negative_slope", negative_slope=0.01)["negative_slope"]
     )
 
 
 @rule(nn.ELU, functional.elu)
 def _elu(call: Call) -> Written:
-    return _activation(call, "elu", alpha=call.bound("input", "alpha", alpha=1.0)["alpha"])
+    return _activation(call, "elu", alpha=call.bind("input", "alpha", alpha=1.0)["alpha"])
 
 
 @rule(nn.Softplus, functional.softplus)
 def _softplus(call: Call) -> Written:
-    given = call.bound("input", "beta", "threshold", beta=1.0, threshold=20.0)
+    given = call.bind("input", "beta", "threshold", beta=1.0, threshold=20.0)
     if (given["beta"], given["threshold"]) != (1.0, 20.0):
         raise NoRule("it has a beta or threshold of its own")
     return _activation(call, "softplus")
@@ -57,13 +57,13 @@ def _softplus(call: Call) -> Written:
 
 @rule(nn.Hardtanh, functional.hardtanh)
 def _hardtanh(call: Call) -> Written:
-    given = call.bound("input", "min_val", "max_val", min_val=-1.0, max_val=1.0)
+    given = call.bind("input", "min_val", "max_val", min_val=-1.0, max_val=1.0)
     return _activation(call, "hardtanh", low=float(given["min_val"]), high=float(given["max_val"]))
 
 
 @rule(nn.GELU, functional.gelu)
 def _gelu(call: Call) -> Written:
-    smooth = call.bound("input", "approximate", approximate="none")["approximate"]
+    smooth = call.bind("input", "approximate", approximate="none")["approximate"]
     return _activation(call, "gelu" if smooth == "none" else "gelu_tanh")
 
 
@@ -85,8 +85,8 @@ def _sum(call: Call, second: float) -> Written:
             raise NoRule(f"it adds values of different shapes, {a.shape} and {b.shape}")
         return Written("add", (a, b), {"coefficients": [1.0, float(second)]})
     if isinstance(a, Value):
-        return _scaled(call, a, factor=1.0, offset=b, offset_sign=second)
-    return _scaled(call, value(b), factor=float(second), offset=a)
+        return _write_scale(call, a, factor=1.0, offset=b, offset_sign=second)
+    return _write_scale(call, value(b), factor=float(second), offset=a)
 
 
 @rule(operator.mul, torch.mul, "mul", operator.imul)
@@ -94,7 +94,7 @@ def _multiply(call: Call) -> Written:
     a, b = call.args
     if isinstance(a, Value) and isinstance(b, Value):
         raise NoRule("it multiplies two values that both depend on the input, which no constant bounds")
-    return _scaled(call, value(a), factor=b) if isinstance(a, Value) else _scaled(call, value(b), factor=a)
+    return _write_scale(call, value(a), factor=b) if isinstance(a, Value) else _write_scale(call, value(b), factor=a)
 
 
 @rule(operator.truediv, torch.div, "div", operator.itruediv)
@@ -102,15 +102,15 @@ def _divide(call: Call) -> Written:
     a, b = call.args
     if isinstance(b, Value) or call.kwargs:
         raise NoRule("it divides by a value that depends on the input, or rounds")
-    return _scaled(call, value(a), factor=1 / (b.double() if isinstance(b, torch.Tensor) else b))
+    return _write_scale(call, value(a), factor=1 / (b.double() if isinstance(b, torch.Tensor) else b))
 
 
 @rule(operator.neg, torch.neg, "neg")
 def _negate(call: Call) -> Written:
-    return _scaled(call, value(call.args[0]), factor=-1.0)
+    return _write_scale(call, value(call.args[0]), factor=-1.0)
 
 
-def _scaled(call: Call, made: Value, *, factor: Any, offset: Any = 0.0, offset_sign: float = 1.0) -> Written:
+def _write_scale(call: Call, made: Value, *, factor: Any, offset: Any = 0.0, offset_sign: float = 1.0) -> Written:
     settings: dict[str, Any] = {"factor": 1.0, "offset": 0.0}
     tensors: dict[str, str] = {}
     for name, constant, sign in (("factor", factor, 1.0), ("offset", offset, offset_sign)):

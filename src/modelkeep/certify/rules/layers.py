@@ -16,13 +16,13 @@ from modelkeep.zoo.architectures.minmax import MinMax
 
 @rule(nn.Linear, functional.linear)
 def _dense(call: Call) -> Written:
-    given = call.bound("input", "weight", "bias")
+    given = call.bind("input", "weight", "bias")
     return Written("dense", (value(given["input"]),), tensors=call.keys(weight=given["weight"], bias=given["bias"]))
 
 
 @rule(nn.Conv1d, nn.Conv2d, functional.conv1d, functional.conv2d)
 def _convolution(call: Call) -> Written:
-    given = call.bound(
+    given = call.bind(
         "input", "weight", "bias", "stride", "padding", "dilation", "groups", stride=1, padding=0, dilation=1, groups=1
     )
     if (mode := getattr(call.part, "padding_mode", "zeros")) != "zeros":
@@ -47,7 +47,7 @@ def _convolution(call: Call) -> Written:
 @rule(nn.BatchNorm1d, nn.BatchNorm2d, functional.batch_norm)
 def _batch_norm(call: Call) -> Written:
     names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
-    given = call.bound(*names, training=False, momentum=0.1, eps=1e-5)
+    given = call.bind(*names, training=False, momentum=0.1, eps=1e-5)
     if given["training"] or given["running_mean"] is None:
         raise NoRule("it normalises by the batch, so that one input changes the answer for another")
     tensors = call.keys(
@@ -57,15 +57,15 @@ def _batch_norm(call: Call) -> Written:
 
 
 @rule(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.Identity, "contiguous", "clone")
-def _nothing(call: Call) -> Written:
+def _pass_through(call: Call) -> Written:
     return Written(None, (value(call.args[0]),))
 
 
 @rule(functional.dropout)
 def _dropout(call: Call) -> Written:
-    if call.bound("input", "p", "training", training=True)["training"]:
+    if call.bind("input", "p", "training", training=True)["training"]:
         raise NoRule("it drops values at random also in eval mode")
-    return _nothing(call)
+    return _pass_through(call)
 
 
 @rule(nn.Flatten, nn.Unflatten, torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze)
@@ -93,13 +93,13 @@ def _transpose(call: Call) -> Written:
 
 @rule(nn.PixelUnshuffle, functional.pixel_unshuffle)
 def _downsample(call: Call) -> Written:
-    given = call.bound("input", "downscale_factor")
+    given = call.bind("input", "downscale_factor")
     return Written("downsample", (value(given["input"]),), {"factor": int(given["downscale_factor"])})
 
 
 @rule(nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d, functional.pad)
 def _pad(call: Call) -> Written:
-    given = call.bound("input", "padding", "mode", "value", mode="constant", value=0.0)
+    given = call.bind("input", "padding", "mode", "value", mode="constant", value=0.0)
     given = {**given, "padding": given.get("pad", given["padding"])}
     if given["mode"] not in ("constant", None) or given["value"] not in (0, None):
         raise NoRule("it pads with something else than zeros")
@@ -111,7 +111,7 @@ def _pad(call: Call) -> Written:
 @rule(nn.MaxPool1d, nn.MaxPool2d, functional.max_pool1d, functional.max_pool2d)
 def _max_pool(call: Call) -> Written:
     names = ("input", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
-    given = call.bound(*names, padding=0, dilation=1, ceil_mode=False)
+    given = call.bind(*names, padding=0, dilation=1, ceil_mode=False)
     made = value(given["input"])
     settings = _windows(given, made) | {"dilation": _per_axis(given["dilation"], len(made.shape) - 1)}
     return Written("max_pool", (made,), settings)
@@ -120,7 +120,7 @@ def _max_pool(call: Call) -> Written:
 @rule(nn.AvgPool1d, nn.AvgPool2d, functional.avg_pool1d, functional.avg_pool2d)
 def _average_pool(call: Call) -> Written:
     names = ("input", "kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
-    given = call.bound(*names, padding=0, ceil_mode=False, count_include_pad=True)
+    given = call.bind(*names, padding=0, ceil_mode=False, count_include_pad=True)
     made = value(given["input"])
     settings = _windows(given, made)
     if given["divisor_override"] is not None:
@@ -146,7 +146,7 @@ def _adaptive_pool(call: Call) -> Written:
 
 @rule(torch.mean, "mean")
 def _mean(call: Call) -> Written:
-    given = call.bound("input", "dim", "keepdim", keepdim=False)
+    given = call.bind("input", "dim", "keepdim", keepdim=False)
     made, given_axes = value(given["input"]), given["dim"]
     if given_axes is None:
         raise NoRule("it averages over the batch")
@@ -158,7 +158,7 @@ def _mean(call: Call) -> Written:
 
 @rule(torch.cat, torch.concat, torch.concatenate)
 def _concatenate(call: Call) -> Written:
-    given = call.bound("tensors", "dim", dim=0)
+    given = call.bind("tensors", "dim", dim=0)
     values = tuple(value(made) for made in given["tensors"])
     axis = given["dim"] % (len(values[0].shape) + 1)
     if axis == 0:

@@ -50,10 +50,10 @@ class ClaimedOperation:
     def dilation(self) -> Sequence[int]:
         return list(self.settings.get("dilation", [1] * len(self.settings["stride"])))
 
-    def met(self, kernel: Sequence[int], padded: Array) -> Iterator[Array]:
+    def meet(self, kernel: Sequence[int], padded: Array) -> Iterator[Array]:
         """Per tap of the kernel, in their order, the padded values that it meets: at stride · output + dilation · tap.
 
-        They are views: what is written to them is written to `padded`.
+        They are views: what is written to them is written to `pad`.
         """
         axes = list(zip(self.settings["stride"], self.dilation, kernel, self.shape[1:], strict=True))
         for (s, d, k, n), size in zip(axes, padded.shape[2:], strict=True):
@@ -64,11 +64,11 @@ class ClaimedOperation:
             where: Any = (..., *at)
             yield padded[where]
 
-    def padded(self, z: Array, fill: float = 0.0) -> Array:
+    def pad(self, z: Array, fill: float = 0.0) -> Array:
         around = [(0, 0)] * (z.ndim - len(self.settings["padding"])) + [tuple(p) for p in self.settings["padding"]]
         return np.pad(z, around, constant_values=fill)
 
-    def unpadded(self, z: Array) -> Array:
+    def unpad(self, z: Array) -> Array:
         sizes = z.shape[-len(self.settings["padding"]) :]
         inner: Any = (..., *(slice(p[0], n - p[1]) for p, n in zip(self.settings["padding"], sizes, strict=True)))
         return np.asarray(z[inner])
@@ -81,42 +81,42 @@ class ClaimedOperation:
 
 
 def _convolution(step: ClaimedOperation, z: Array) -> Array:
-    weight, padded, made = step.weights["weight"], step.padded(z), np.zeros((len(z), *step.shape))
+    weight, padded, made = step.weights["weight"], step.pad(z), np.zeros((len(z), *step.shape))
     flat = weight.reshape(*weight.shape[:2], -1)
-    for tap, met in enumerate(step.met(weight.shape[2:], padded)):
+    for tap, met in enumerate(step.meet(weight.shape[2:], padded)):
         for out, of in step.groups():
-            made[:, out] += _mixed(flat[out, :, tap], met[:, of])
+            made[:, out] += _mix(flat[out, :, tap], met[:, of])
     return np.asarray(made + np.reshape(step.constant("bias"), (-1,) + (1,) * (len(step.shape) - 1)))
 
 
 def _convolution_transposed(step: ClaimedOperation, u: Array, shape: tuple[int, ...]) -> Array:
-    weight, padded = step.weights["weight"], step.padded(np.zeros((len(u), *shape)))
+    weight, padded = step.weights["weight"], step.pad(np.zeros((len(u), *shape)))
     flat = weight.reshape(*weight.shape[:2], -1)
-    for tap, met in enumerate(step.met(weight.shape[2:], padded)):
+    for tap, met in enumerate(step.meet(weight.shape[2:], padded)):
         for out, of in step.groups():
-            met[:, of] += _mixed(flat[out, :, tap].T, u[:, out])
-    return step.unpadded(padded)
+            met[:, of] += _mix(flat[out, :, tap].T, u[:, out])
+    return step.unpad(padded)
 
 
-def _mixed(matrix: Array, z: Array) -> Array:
+def _mix(matrix: Array, z: Array) -> Array:
     """The matrix times the channels, at each place."""
     return (matrix @ z.reshape(*z.shape[:2], -1)).reshape(len(z), len(matrix), *z.shape[2:])
 
 
 def _average_pool(step: ClaimedOperation, z: Array) -> Array:
     kernel = step.settings["kernel"]
-    return np.asarray(sum(step.met(kernel, step.padded(z))) / math.prod(kernel))
+    return np.asarray(sum(step.meet(kernel, step.pad(z))) / math.prod(kernel))
 
 
 def _average_pool_transposed(step: ClaimedOperation, u: Array, shape: tuple[int, ...]) -> Array:
-    kernel, padded = step.settings["kernel"], step.padded(np.zeros((len(u), *shape)))
-    for met in step.met(kernel, padded):
+    kernel, padded = step.settings["kernel"], step.pad(np.zeros((len(u), *shape)))
+    for met in step.meet(kernel, padded):
         met += u / math.prod(kernel)
-    return step.unpadded(padded)
+    return step.unpad(padded)
 
 
 def _max_pool(step: ClaimedOperation, z: Array) -> Array:
-    return np.asarray(np.maximum.reduce([*step.met(step.settings["kernel"], step.padded(z, fill=-np.inf))]))
+    return np.asarray(np.maximum.reduce([*step.meet(step.settings["kernel"], step.pad(z, fill=-np.inf))]))
 
 
 def _scale(step: ClaimedOperation, z: Array) -> Array:
@@ -196,7 +196,7 @@ FORWARD: Mapping[str, Callable[[ClaimedOperation, list[Array]], Array]] = {
     "scale": lambda step, z: _scale(step, z[0]),
     "average_pool": lambda step, z: _average_pool(step, z[0]),
     "mean": lambda step, z: _mean(step, z[0]),
-    "pad": lambda step, z: step.padded(z[0]),
+    "pad": lambda step, z: step.pad(z[0]),
     "reshape": lambda step, z: z[0].reshape(len(z[0]), *step.shape),
     "permute": lambda step, z: z[0].transpose(0, *_behind_batch(step)),
     "downsample": lambda step, z: _downsample(step, z[0]),
@@ -215,7 +215,7 @@ TRANSPOSES: Mapping[str, Callable[[ClaimedOperation, Array, list[tuple[int, ...]
     "scale": lambda step, u, _: [u * step.per_channel()[0]],
     "average_pool": lambda step, u, shapes: [_average_pool_transposed(step, u, shapes[0])],
     "mean": lambda step, u, shapes: [_mean_transposed(step, u, shapes[0])],
-    "pad": lambda step, u, _: [step.unpadded(u)],
+    "pad": lambda step, u, _: [step.unpad(u)],
     "reshape": lambda _, u, shapes: [u.reshape(len(u), *shapes[0])],
     "permute": lambda step, u, _: [u.transpose(0, *(1 + np.argsort(step.settings["axes"])))],
     "downsample": lambda step, u, shapes: [_downsample_transposed(step, u, shapes[0])],

@@ -100,7 +100,7 @@ def slope(step: ClaimedOperation, norm: str) -> float:
 def block_norm(block: ClaimedBlock, norm: str) -> Range:
     """The norm of the block's linear part."""
     if min(block.rows, block.columns) > LARGEST:
-        return Range(_tried(block, norm) * (1 - ROUNDING), _step_by_step(block, norm) * (1 + ROUNDING))
+        return Range(_try_vectors(block, norm) * (1 - ROUNDING), _step_by_step(block, norm) * (1 + ROUNDING))
     by_rows = block.rows <= block.columns
     if norm == "l2":
         there, back = (block.transpose, block.apply) if by_rows else (block.apply, block.transpose)
@@ -121,7 +121,7 @@ def _dual(rows: Array, norm: str) -> Array:
     return np.asarray(np.abs(rows).sum(axis=1) if norm == "linf" else np.abs(rows).max(axis=1))
 
 
-def _tried(block: ClaimedBlock, norm: str, rounds: int = 40) -> float:
+def _try_vectors(block: ClaimedBlock, norm: str, rounds: int = 40) -> float:
     """A lower bound: what some vectors are stretched by. In l2, the vectors of the power method."""
     if norm == "l2":
         v = np.random.default_rng(0).standard_normal((1, block.columns))

@@ -112,13 +112,13 @@ def read_weights(path: Path) -> dict[str, Stored]:
             raise ValueError(f"its header should have {length} bytes")
         header = json.loads(content[8 : 8 + length], object_pairs_hook=_once)
         aliases = json.loads(header.pop("__metadata__", {}).get("modelkeep", "{}")).get("aliases", {})
-        stored = {name: _stored(entry, memoryview(content)[8 + length :]) for name, entry in header.items()}
+        stored = {name: _read_tensor(entry, memoryview(content)[8 + length :]) for name, entry in header.items()}
         return stored | {alias: stored[name] for alias, name in aliases.items()}
     except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"'{path}' is not a whole safetensors file: {error!r}.") from error
 
 
-def _stored(entry: Mapping[str, Any], body: memoryview) -> Stored:
+def _read_tensor(entry: Mapping[str, Any], body: memoryview) -> Stored:
     dtype, shape, (start, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     if not 0 <= start <= end <= len(body):
         raise ValueError("a tensor lies outside of the file")

@@ -53,8 +53,8 @@ def approve(
         raise InputError(f"{at(end)} is over: it is {at(now)}. Name a later time with --until.")
     with _opened(folder) as state:
         state.approve(passes, purpose.value, end, asker, by=_person())
-        left = state.approved(purpose.value, now)
-        reason = state.withdrawn(purpose.value)
+        left = state.count_approvals(purpose.value, now)
+        reason = state.withdrawal(purpose.value)
     if as_json:
         typer.echo(json.dumps({"purpose": purpose.value, "approved": left, "until": end, "withdrawn": reason}))
         return
@@ -146,7 +146,7 @@ def _show(state: ConsentState, as_json: bool) -> None:
     """How things stand after a change."""
     from modelkeep.govern.consent.policy import PURPOSES
 
-    withdrawn = {purpose: state.withdrawn(purpose) for purpose in PURPOSES}
+    withdrawn = {purpose: state.withdrawal(purpose) for purpose in PURPOSES}
     if as_json:
         typer.echo(json.dumps({"withdrawn": {key: why for key, why in withdrawn.items() if why is not None}}))
         return

@@ -119,7 +119,7 @@ def _withdrawn(party: Folder) -> dict[str, str]:
         return {}
     state = ConsentState(party.consent)
     try:
-        found = {purpose: state.withdrawn(purpose) for purpose in PURPOSES}
+        found = {purpose: state.withdrawal(purpose) for purpose in PURPOSES}
     finally:
         state.close()
     return {purpose: reason for purpose, reason in found.items() if reason is not None}

@@ -40,7 +40,7 @@ def only_missing(module: nn.Module, part: Part) -> Iterator[tuple[str, ...]]:
     if part.share == 1:
         yield part.trainable(module)
         return
-    missing = {name: chosen for name, chosen in part.missing(module).items() if chosen.any()}
+    missing = {name: chosen for name, chosen in part.missing_elements(module).items() if chosen.any()}
     if not missing:
         raise InputError(f"The share {part.share:g} of each parameter of '{part.name}' is less than an element.")
     owners = {name: module.get_submodule(name.rpartition(".")[0]) for name in missing}

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
-from modelkeep.completion.initialisation import seeded_draws
+from modelkeep.completion.initialisation import seed_draws
 from modelkeep.completion.part import Part
 from modelkeep.completion.problem import Problem
 from modelkeep.completion.procedures.procedure import Procedure, RetrainedModel, retrain
@@ -76,7 +76,7 @@ def overparametrise(module: nn.Module, part: Part, *, width: int = 4, between: B
         prefix = f"{name}." if name else ""
         own = {prefix + found for found, _ in layer.named_parameters(recurse=False)}
         if _plain(layer) and own <= missing:
-            with seeded_draws(derive_seed(seed, f"pair {name}"), layer.weight.device):
+            with seed_draws(derive_seed(seed, f"pair {name}"), layer.weight.device):
                 pairs[_pair(layer, width * layer.weight.shape[0], between)] = layer
     if not pairs or part.share < 1 or module in pairs.values():
         raise InputError(

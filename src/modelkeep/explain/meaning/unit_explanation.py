@@ -99,17 +99,17 @@ class ExplainUnits:
                 quantity=str(self.quantity),
                 examples=len(data),
                 influence=tuple(Estimate.bootstrap(influences[:, unit].numpy(), seed) for unit in chosen),
-                exemplars=_untimed(best),
+                exemplars=_remove_time(best),
                 heat=torch.stack(heat) if image else None,
                 standout=None if image else space.deviation(best.inputs.to(model.device)).flatten(2).cpu(),
                 movers=tuple(movers),
-                optimised=tuple(_untimed(found) for found in optimised),
-                concepts=tuple(_untimed(c) for c in self.concepts),
-                sensitivity=_untimed(sensitivity) if sensitivity is not None else None,
+                optimised=tuple(_remove_time(found) for found in optimised),
+                concepts=tuple(_remove_time(c) for c in self.concepts),
+                sensitivity=_remove_time(sensitivity) if sensitivity is not None else None,
             )
 
 
-def _untimed(part: R) -> R:
+def _remove_time(part: R) -> R:
     """A part of the sheet without its own time, so that the same seed gives the same sheet; the whole is timed."""
     return replace(part, provenance=replace(part.provenance, seconds=0.0))
 

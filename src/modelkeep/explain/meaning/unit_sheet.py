@@ -65,7 +65,7 @@ class UnitSheet(Result, kind="unit-sheet"):
             parts = [f"influence {influence}", f"exemplars {self._labels(i)}"]
             if self.movers:
                 parts.append("moved by " + ", ".join(f"{m.name} {m.change.value:+.3g}" for m in self.movers[i][:3]))
-            parts += [f"{c.name} {c.unit(self.units[i]).value:.2f}" for c in self.concepts if self._told(c, i)]
+            parts += [f"{c.name} {c.unit(self.units[i]).value:.2f}" for c in self.concepts if self._tells(c, i)]
             rows.append((self.exemplars.unit_name(i), "; ".join(parts)))
         return rows + (self.sensitivity.rows()[1:] if self.sensitivity is not None else [])
 
@@ -174,7 +174,7 @@ class UnitSheet(Result, kind="unit-sheet"):
         ax.set_title(self._optimum(i), color=plots.INK, fontsize=8)
 
     def _optimised_row(self, cell: SubFigure, i: int) -> None:
-        moved = self.optimised[i].moved(len(self.movers[i]))
+        moved = self.optimised[i].furthest_features(len(self.movers[i]))
         ax = plots.axes(cell, "optimised input", f"standard deviations from the mean\n{self._optimum(i)}", grid="x")
         _signed_bars(ax, [name for name, _ in moved], [Estimate(by, by, by, 1) for _, by in moved])
 
@@ -191,7 +191,7 @@ class UnitSheet(Result, kind="unit-sheet"):
         for k, c in enumerate(self.concepts):
             told = c.unit(self.units[i])
             ax.barh(
-                k, told.value - 0.5, left=0.5, height=0.6, color=plots.PALETTE[0] if self._told(c, i) else plots.FAINT
+                k, told.value - 0.5, left=0.5, height=0.6, color=plots.PALETTE[0] if self._tells(c, i) else plots.FAINT
             )
             ax.plot([told.low, told.high], [k, k], color=plots.INK, lw=1.2, marker="|", ms=6)
         ax.axvline(0.5, color=plots.MUTED, lw=1)
@@ -199,7 +199,7 @@ class UnitSheet(Result, kind="unit-sheet"):
         ax.set_ylim(len(self.concepts) - 0.4, -0.6)
         ax.set_xlim(0, 1)
 
-    def _told(self, c: Concept, i: int) -> bool:
+    def _tells(self, c: Concept, i: int) -> bool:
         """Whether the unit, beyond chance, tells a concept that is there."""
         return c.there and c.unit(self.units[i]).excludes(0.5)
 

@@ -70,10 +70,10 @@ class Visualised(Result, kind="visualised"):
                 ("best example", f"{self.best_value:.3g} (example {self.best_example})"),
             ]
         if self.input.ndim == 1:
-            rows.append(("moved most", ", ".join(f"{name} {by:+.2f}" for name, by in self.moved(3))))
+            rows.append(("moved most", ", ".join(f"{name} {by:+.2f}" for name, by in self.furthest_features(3))))
         return rows
 
-    def moved(self, count: int) -> list[tuple[str, float]]:
+    def furthest_features(self, count: int) -> list[tuple[str, float]]:
         """The features of a table that are furthest from their mean (or the middle), in standard deviations."""
         names = self.features if self.features is not None else [f"feature {i}" for i in range(self.input.numel())]
         order = self.deviation.abs().flatten().argsort(descending=True, stable=True)[:count]
@@ -89,7 +89,7 @@ class Visualised(Result, kind="visualised"):
             bounds = self.bounds if self.bounds is not None else (float(self.input.min()), float(self.input.max()))
             plots.paint_image(drawn.add_subplot(cells[0]), self.input, bounds)
         else:
-            moved = self.moved(8)
+            moved = self.furthest_features(8)
             ax = plots.axes(drawn, x_label="standard deviations from the mean", grid="x", at=cells[0])
             ax.barh(range(len(moved)), [by for _, by in moved], color=plots.PALETTE[0], alpha=0.85)
             ax.set_yticks(range(len(moved)), [name for name, _ in moved])

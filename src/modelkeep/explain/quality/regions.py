@@ -112,7 +112,7 @@ def candidates(attribution: torch.Tensor, names: tuple[str, ...] | None, count: 
         row, column = divmod(int(sums.argmax()), sums.shape[1])
         if not sums[row, column] > 0:
             break
-        found.append(_trimmed(heat, row, column, side))
+        found.append(_trim(heat, row, column, side))
         sums[max(0, row - side + 1) : row + side, max(0, column - side + 1) : column + side] = -torch.inf
     return found
 
@@ -138,7 +138,7 @@ def set_apart(x: torch.Tensor, own: torch.Tensor, region: Region) -> float:
     return float((near - distance[own].quantile(0.8)) / usual) if usual > 0 else 0.0
 
 
-def _trimmed(heat: torch.Tensor, row: int, column: int, side: int) -> Region:
+def _trim(heat: torch.Tensor, row: int, column: int, side: int) -> Region:
     """The smallest rectangle within the square that keeps most of its attribution, dropping the weakest edge first."""
     top, bottom, left, right = row, row + side - 1, column, column + side - 1
     positive = heat.clamp_min(0)

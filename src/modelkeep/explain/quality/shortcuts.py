@@ -139,7 +139,7 @@ class FindShortcuts:
                     suspects += search.worst(label)
                     task.advance(note=data.classes[label])
             suspects.sort(key=_gravity)
-            before, after = search.shown(suspects[0]) if suspects else (seen.x[:0], seen.x[:0])
+            before, after = search.choose_shown(suspects[0]) if suspects else (seen.x[:0], seen.x[:0])
             return Shortcuts(
                 provenance=provenance(),
                 examples=len(seen),
@@ -220,7 +220,7 @@ class _Search:
             verdict=verdict,
         )
 
-    def shown(self, suspect: Suspect) -> tuple[torch.Tensor, torch.Tensor]:
+    def choose_shown(self, suspect: Suspect) -> tuple[torch.Tensor, torch.Tensor]:
         """Up to six examples of other classes before and after the transplant, those that turn first."""
         label = self.data.classes.index(suspect.name)
         receivers = self.others(label)

@@ -76,7 +76,7 @@ def compare(stolen: Stolen, owner: Model, inputs: torch.Tensor) -> Recovery:
         owners = np.append(theirs.ravel(), truth.last_bias)
         recovered = np.append(matched.ravel(), ours.last_bias)
         width = truth.first.shape[1]
-        logits = [_centred(model.logits(inputs).double()) for model in (owner, copy)]
+        logits = [_centre(model.logits(inputs).double()) for model in (owner, copy)]
         same = int((logits[0].argmax(1) == logits[1].argmax(1)).sum())
     return Recovery(
         provenance=provenance(),
@@ -111,9 +111,9 @@ def _normal_form(model: Model) -> Network:
         seen = layers[0](model.preprocess(corners.reshape(-1, *model.input_shape)).flatten(1)).double().cpu()
     first, bias = (seen[1:] - seen[0]).T.numpy(), seen[0].numpy()
     length = np.linalg.norm(first, axis=1)
-    weight = _centred(layers[1].weight.detach().double().cpu(), 0).numpy()
+    weight = _centre(layers[1].weight.detach().double().cpu(), 0).numpy()
     shift = layers[1].bias.detach().double().cpu() if layers[1].bias is not None else torch.zeros(len(weight)).double()
-    return Network(first / length[:, None], bias / length, weight * length, _centred(shift, 0).numpy())
+    return Network(first / length[:, None], bias / length, weight * length, _centre(shift, 0).numpy())
 
 
 def _per_unit(network: Network) -> Array:
@@ -121,5 +121,5 @@ def _per_unit(network: Network) -> Array:
     return np.concatenate([network.first, network.first_bias[:, None], network.last.T], axis=1)
 
 
-def _centred(values: torch.Tensor, over: int = 1) -> torch.Tensor:
+def _centre(values: torch.Tensor, over: int = 1) -> torch.Tensor:
     return values - values.mean(dim=over, keepdim=True)

@@ -43,7 +43,7 @@ def fit(planes: Array, x: Array, y: Array) -> Network:
     active = np.maximum(np.concatenate([x, ones], axis=1) @ planes.T, 0)
     solved = _least_squares(np.concatenate([active, x, ones], axis=1), y)  # (units + width + 1, classes)
     last, linear = solved[:units].T, solved[units : units + width].T
-    turned = _turned(last, planes[:, :width], -linear)
+    turned = _find_turned(last, planes[:, :width], -linear)
     planes = np.where(turned[:, None], -planes, planes)
     active = np.maximum(np.concatenate([x, ones], axis=1) @ planes.T, 0)
     solved = _least_squares(np.concatenate([active, ones], axis=1), y)
@@ -57,7 +57,7 @@ def _least_squares(design: Array, y: Array) -> Array:
     return np.asarray(np.linalg.lstsq(design / scale, y, rcond=None)[0] / scale[:, None])
 
 
-def _turned(last: Array, first: Array, linear: Array) -> NDArray[np.bool_]:
+def _find_turned(last: Array, first: Array, linear: Array) -> NDArray[np.bool_]:
     """The units to turn around: the subset whose v_i w_iᵀ sum to `linear: (classes, width)`."""
     units = len(first)
     parts = np.einsum("ci,iw->cwi", last, first).reshape(-1, units)

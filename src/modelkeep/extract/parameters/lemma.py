@@ -82,10 +82,10 @@ def lemma_one(target: Target, owner: Model, queries: torch.Tensor) -> Distance:
         clean = owner.logits(queries).double().cpu().log_softmax(dim=1)
         seen = owner.preprocess(owner.check_inputs(queries)).flatten(1).double().cpu()
         design = torch.cat([seen, torch.ones(len(seen), 1)], dim=1)
-        stolen = torch.linalg.solve(design, _centred(answers.log()))  # (width + 1, classes)
+        stolen = torch.linalg.solve(design, _centre(answers.log()))  # (width + 1, classes)
         bias = layers[0].bias
         weights = [layers[0].weight.T, torch.zeros(1, len(owner.classes)) if bias is None else bias[None]]
-        true = _centred(torch.cat([w.detach().double().cpu() for w in weights]))
+        true = _centre(torch.cat([w.detach().double().cpu() for w in weights]))
         smoothness = float(torch.linalg.eigvalsh(design.T @ design)[-1]) / (2 * len(design))
         excess = float((clean.exp() * (clean - answers.log())).sum(dim=1).mean())
     return Distance(
@@ -99,5 +99,5 @@ def lemma_one(target: Target, owner: Model, queries: torch.Tensor) -> Distance:
     )
 
 
-def _centred(values: torch.Tensor) -> torch.Tensor:
+def _centre(values: torch.Tensor) -> torch.Tensor:
     return values - values.mean(dim=1, keepdim=True)

@@ -95,7 +95,7 @@ class Agreement:
     def _require_holders(self, names: Sequence[str]) -> None:
         """Refuse pieces without a holder, and parties that hold nothing."""
         if not self.cuts or len(set(self.cuts)) != len(self.cuts):
-            raise InputError(f"A model is cut at one place or more, each once. Got {_listed(self.cuts)}.")
+            raise InputError(f"A model is cut at one place or more, each once. Got {_list_cuts(self.cuts)}.")
         for cut in self.cuts:
             if not cut.name or not cut.name.isprintable():
                 raise InputError(f"A cut is at a name of the network, as model.slices() lists them. Got {cut.name!r}.")
@@ -193,7 +193,7 @@ class Agreement:
     def summary(self) -> list[tuple[str, str]]:
         """What a person reads before signing: a label and a value per line."""
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.card.arguments.items())
-        rows = [("model", f"{self.card.architecture}({arguments})"), ("cut after", _listed(self.cuts))]
+        rows = [("model", f"{self.card.architecture}({arguments})"), ("cut after", _list_cuts(self.cuts))]
         for party in self.parties:
             held = [f"piece {i + 1}" for i, holder in enumerate(self.holders) if holder == party.name]
             held += ["the data"] * (self.data.holder == party.name) + ["the labels"] * (
@@ -224,5 +224,5 @@ class Agreement:
         return table
 
 
-def _listed(cuts: Sequence[Place]) -> str:
+def _list_cuts(cuts: Sequence[Place]) -> str:
     return ", ".join(map(str, cuts)) or "none"

@@ -68,7 +68,7 @@ def ask_webhook(address: str, token_env: str | None, of: Pass, timeout: float) -
     late = threading.Event()
     try:
         connection.connect()
-        with _hanging_up(connection.sock, timeout, late):
+        with _hang_up_after(connection.sock, timeout, late):
             connection.request("POST", path, canonical(asdict(of)), headers)
             with connection.getresponse() as response:
                 answer = response.read(LARGEST + 1)
@@ -123,7 +123,7 @@ def _output(output: IO[bytes], deadline: float) -> bytes:
 
 
 @contextmanager
-def _hanging_up(line: socket.socket, timeout: float, late: threading.Event) -> Iterator[None]:
+def _hang_up_after(line: socket.socket, timeout: float, late: threading.Event) -> Iterator[None]:
     """Hang up when the time is over: the socket's own timeout begins again with every byte."""
 
     def hang_up() -> None:

@@ -108,7 +108,7 @@ class ConsentDecision:
 
     def require_not_withdrawn(self, of: Pass) -> None:
         """Refuse a pass for a purpose for which consent is withdrawn."""
-        reason = self._state.withdrawn(of.purpose)
+        reason = self._state.withdrawal(of.purpose)
         if reason is not None:
             raise ConsentRefused(
                 f"'{self._party}' has withdrawn its consent to {of.purpose}: {reason or 'no reason given'}. It "
@@ -145,7 +145,7 @@ class ConsentDecision:
     def _count(self, of: Pass, most: int, replaced: list[Pass]) -> None:
         """Refuse what is over the limit. Passes under way, not in the ledger yet, might all be for this purpose."""
         count = self._ledger.passes(of.purpose) - sum(one.purpose == of.purpose for one in replaced)
-        count += sum(one.purpose == of.purpose and self._is_lost(one, of) for one in self._state.broken())
+        count += sum(one.purpose == of.purpose and self._is_lost(one, of) for one in self._state.broken_passes())
         if count >= most:
             raise ConsentRefused(
                 f"No consent to {of}: {count} passes to {of.purpose} were made, and {most} are allowed under this "
@@ -168,12 +168,12 @@ class ConsentDecision:
     def _approve(self, of: Pass, policy: Policy) -> None:
         if policy.command is not None:
             name = f"command {json.dumps(policy.command)}"
-            if not self._state.granted(of, name):
+            if not self._state.is_granted(of, name):
                 ask_command(policy.command, of, policy.timeout)
                 self._state.grant(of, name)
         if policy.webhook is not None:
             name = f"webhook {policy.webhook}"
-            if not self._state.granted(of, name):
+            if not self._state.is_granted(of, name):
                 ask_webhook(policy.webhook, policy.webhook_token_env, of, policy.timeout)
                 self._state.grant(of, name)
         if policy.human and not self._state.spend(of, self._clock()):

@@ -37,7 +37,7 @@ class ConsentFile:
         self._path = path.absolute()
         self._name = str(self._path)  # faster to look up than a Path, and that is done at every pass
         self._lock = threading.Lock()
-        with self._told():
+        with self._translate_errors():
             # One thread at a time uses the connection (our lock); transactions are begun and ended by hand.
             self._db = sqlite3.connect(self._path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
@@ -55,14 +55,14 @@ class ConsentFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The connection, to read what all processes have changed until now."""
-        with self._told(), self._lock:
+        with self._translate_errors(), self._lock:
             self._check_same()
             yield self._db
 
     @contextmanager
     def changing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, alone among all threads and processes; on disk when this ends without an exception."""
-        with self._told(), self._lock:
+        with self._translate_errors(), self._lock:
             self._check_same()
             with _transaction(self._db):
                 yield self._db
@@ -102,7 +102,7 @@ class ConsentFile:
             )
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """SQLite's errors as sentences. Without knowing whether consent was withdrawn, a party does not consent."""
         try:
             yield

@@ -86,7 +86,7 @@ class ConsentState:
             db.executemany("DELETE FROM withdrawn WHERE purpose = ?", [(one,) for one in _purposes(purpose)])
             _note(db, "restored", f"consent to {purpose or 'everything'} was restored")
 
-    def withdrawn(self, purpose: Purpose) -> str | None:
+    def withdrawal(self, purpose: Purpose) -> str | None:
         """The reason of the withdrawal; None where consent is not withdrawn."""
         with self._file.reading() as db:
             found = db.execute("SELECT reason FROM withdrawn WHERE purpose = ?", (purpose,)).fetchone()
@@ -113,7 +113,7 @@ class ConsentState:
             text = f"{passes} passes to {purpose}, asked by {asker or 'anybody'} before {at(until)}, were approved"
             _note(db, "approved", f"{text} by {by}" if by else text)
 
-    def approved(self, purpose: Purpose, now: float) -> int:
+    def count_approvals(self, purpose: Purpose, now: float) -> int:
         """How many passes for the purpose are approved and not spent yet, for any asker."""
         with self._file.reading() as db:
             (left,) = db.execute(
@@ -140,7 +140,7 @@ class ConsentState:
 
     def spend(self, of: Pass, now: float) -> bool:
         """Spend an approval on the pass, once; without one the pass waits, and that is told with False."""
-        if self.granted(of, "human"):
+        if self.is_granted(of, "human"):
             return True
         with self._file.changing() as db:
             found = db.execute(
@@ -160,7 +160,7 @@ class ConsentState:
     def take(self, of: Pass, rate: float, burst: int, now: float) -> float:
         """Let the pass in by the rate, once: 0, or how many seconds too early it is asked for."""
         name = f"rate {rate!r} burst {burst}"
-        if self.granted(of, name):
+        if self.is_granted(of, name):
             return 0.0
         with self._file.changing() as db:
             found = db.execute("SELECT due FROM rates WHERE name = ?", (name,)).fetchone()
@@ -174,12 +174,12 @@ class ConsentState:
         with self._file.changing() as db:
             db.execute("INSERT OR IGNORE INTO broken VALUES (?, ?)", (of.digest, json.dumps(asdict(of))))
 
-    def broken(self) -> list[Pass]:
+    def broken_passes(self) -> list[Pass]:
         """The passes that broke off, whether or not they were made again."""
         with self._file.reading() as db:
             return [read_pass(json.loads(text)) for (text,) in db.execute("SELECT pass FROM broken")]
 
-    def granted(self, of: Pass, approver: str) -> bool:
+    def is_granted(self, of: Pass, approver: str) -> bool:
         """Whether the approver has granted this very pass before."""
         with self._file.reading() as db:
             found = db.execute(

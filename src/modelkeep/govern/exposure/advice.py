@@ -17,8 +17,8 @@ from modelkeep.core.errors import InputError, SliceError, bad_parameter
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.core.slices import INPUT, Place
-from modelkeep.govern.exposure.completion import Completing, Completion, completions
-from modelkeep.govern.exposure.costs import Costs, Link, costs
+from modelkeep.govern.exposure.completion import Completing, Completion, measure_completions
+from modelkeep.govern.exposure.costs import Costs, Link, measure_costs
 from modelkeep.govern.exposure.cut import Exposed
 from modelkeep.govern.exposure.inversion import invert
 from modelkeep.govern.exposure.labels import LabelAttack, LabelLeak, infer_labels
@@ -121,9 +121,9 @@ class Advice(Result, kind="advice"):
 
     def draw(self) -> Figure:
         """What leaks, what crosses and what it costs, a line per place; the recommended one is marked."""
-        from modelkeep.govern.exposure.picture import drawn
+        from modelkeep.govern.exposure.picture import draw_advice
 
-        return drawn(self)
+        return draw_advice(self)
 
 
 def advise(
@@ -168,9 +168,9 @@ def advise(
                 found.append(_at(model, fresh, data, place, link, batch, seed))
                 task.advance()
         if completing is not None:
-            completed = completions(model, data, chosen, completing, seed)
+            completed = measure_completions(model, data, chosen, completing, seed)
             found = [replace(cut, completion=completed[place]) for cut, place in zip(found, chosen, strict=True)]
-        best, reason = recommended(found, most_overhead)
+        best, reason = recommend(found, most_overhead)
         return Advice(
             provenance=provenance(),
             link=link,
@@ -182,7 +182,7 @@ def advise(
         )
 
 
-def recommended(cuts: Sequence[AtCut], most_overhead: float) -> tuple[AtCut, str]:
+def recommend(cuts: Sequence[AtCut], most_overhead: float) -> tuple[AtCut, str]:
     """The place that the rule of `advise` chooses, and why in a sentence."""
     affordable = [cut for cut in cuts if cut.overhead <= most_overhead]
     among = affordable or list(cuts)
@@ -241,7 +241,7 @@ def _places(model: Model, cuts: Sequence[str | Place] | None) -> tuple[list[Plac
 
 def _at(model: Model, fresh: Model | None, data: Data, place: Place, link: Link, batch: int, seed: int) -> AtCut:
     """Costs and attacks at one place."""
-    cost = costs(model, data, place, batch=batch, seed=seed)
+    cost = measure_costs(model, data, place, batch=batch, seed=seed)
     found = [invert(model, data, slice=place, attacker="white_box", count=ATTACKED, seed=seed)]
     if found[0].error.high > ENOUGH:
         found.append(invert(model, data, slice=place, attacker="decoder", count=ATTACKED, seed=seed))
@@ -262,9 +262,9 @@ def _at(model: Model, fresh: Model | None, data: Data, place: Place, link: Link,
         inputs_by=inputs.attacker,
         reidentified=max((inversion.reidentified for inversion in found), key=lambda rate: rate.value),
         ssim=inputs.ssim,
-        labels=_learned(labels),
+        labels=_share_learned(labels),
         labels_by=labels.attack,
-        fresh_labels=None if new is None else _learned(new),
+        fresh_labels=None if new is None else _share_learned(new),
     )
 
 
@@ -273,7 +273,7 @@ def _percent(found: Estimate) -> str:
     return f"{found.value:.0%} ±{100 * max(found.high - found.value, found.value - found.low):.0f}"
 
 
-def _learned(found: LabelLeak) -> Estimate:
+def _share_learned(found: LabelLeak) -> Estimate:
     return _between(found.majority, 1.0, found.accuracy)
 
 

@@ -63,7 +63,7 @@ class Completion:
         return f"{told[0]}, {told[1]} of a training from scratch, at α = {self.first.alpha:g}"
 
 
-def completions(
+def measure_completions(
     model: Model, data: Data, places: Sequence[Place], completing: Completing, seed: int
 ) -> dict[Place, Completion]:
     """At each place, both pieces: by training everything with the new piece (T1) or the piece alone (T2).
@@ -82,7 +82,7 @@ def completions(
             trained = train_from_scratch(model, train, held_out, recipe, seed=run)
             task.advance()
             for part in (part for both in pieces.values() for part in both):
-                found += _retrained(Problem(trained.model, part, train, held_out, recipe), trained, run)
+                found += _retrain(Problem(trained.model, part, train, held_out, recipe), trained, run)
                 task.advance(2, part.name)
     measured = measure_hardness(found, alphas=(completing.alpha,), seed=seed)
     return _by_place(pieces, {part: measured.bound(part, completing.alpha) for part in measured.parts})
@@ -96,7 +96,7 @@ def _pieces(model: Model, place: Place) -> tuple[Part, Part]:
     )
 
 
-def _retrained(problem: Problem, trained: RetrainedModel, run: int) -> list[Retraining]:
+def _retrain(problem: Problem, trained: RetrainedModel, run: int) -> list[Retraining]:
     return [
         Retraining(problem.part.name, each.name, run, trained.curve, each(problem, seed=run + 1).curve)
         for each in (JointTraining(), FrozenTraining())

@@ -96,10 +96,10 @@ class Costs:
         return 1 + wire / (self.seconds_before + self.seconds_after)
 
 
-def costs(model: Model, data: Data, cut: str | Place, *, batch: int = 64, seed: int) -> Costs:
+def measure_costs(model: Model, data: Data, cut: str | Place, *, batch: int = 64, seed: int) -> Costs:
     """Take a few training steps of a copy of `model` in two pieces, and their least times: all else only adds."""
     if batch < 1:
-        raise bad_parameter("costs", "batch", "at least 1 example", batch)
+        raise bad_parameter("measure_costs", "batch", "at least 1 example", batch)
     copied = Model.from_card(copy.deepcopy(model.module), model.card, model.device)
     rows = torch.arange(batch) % len(data)
     x, y = copied.check_inputs(data.x[rows]), data.y[rows].to(copied.device)

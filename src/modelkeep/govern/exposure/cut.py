@@ -64,7 +64,7 @@ def in_batches(*tensors: torch.Tensor, size: int = 256) -> list[tuple[torch.Tens
     return list(zip(*(torch.split(each, size) for each in tensors), strict=True))
 
 
-def known_and_attacked(model: Model, data: Data, count: int, known: int, seed: int) -> tuple[Data, Data]:
+def split_known(model: Model, data: Data, count: int, known: int, seed: int) -> tuple[Data, Data]:
     """Disjoint random parts of `data`: `known` examples of the same kind that an attacker has, and those he is after.
 
     Where he has any, at most half of the data is attacked, so that there are some.

@@ -20,7 +20,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.core.slices import Place
 from modelkeep.govern.exposure import measures
-from modelkeep.govern.exposure.cut import Exposed, in_batches, known_and_attacked
+from modelkeep.govern.exposure.cut import Exposed, in_batches, split_known
 from modelkeep.govern.exposure.decoder import RECIPE, decode
 from modelkeep.training import Recipe
 
@@ -124,7 +124,7 @@ def invert(
     """
     if attacker not in ("white_box", "decoder"):
         raise bad_parameter("invert", "attacker", "'white_box' or 'decoder'", attacker)
-    own, attacked = known_and_attacked(model, data, count, known, seed)
+    own, attacked = split_known(model, data, count, known, seed)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         model.logits(attacked.x)  # refuses NaN, in the weights too
         exposed = Exposed.at(model, slice)
@@ -146,7 +146,7 @@ def invert(
             attacker=attacker,
             error=measures.relative_error(scale.units(truth), scale.units(found), torch.zeros_like(scale.mean), seed),
             ssim=measures.similarity(truth, found, high - low, seed),
-            reidentified=measures.reidentified(scale.units(truth), scale.units(found)),
+            reidentified=measures.reidentification_rate(scale.units(truth), scale.units(found)),
             candidates=len(truth),
             truth=truth[:SHOWN].cpu(),
             reconstructed=found[:SHOWN].cpu(),

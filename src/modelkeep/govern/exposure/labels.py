@@ -2,7 +2,7 @@
 
 Four attacks. `norm` (Li et al. 2021, "Label leakage and protection in two-party split learning") is for two classes:
 examples of the rarer class have the longer gradients. `direction` looks at their cosines, because the gradients of one
-class point one way. `surrogate` goes on from there: it fits a network of its own, and the labels, until its
+class point one way. `find_surrogate` goes on from there: it fits a network of its own, and the labels, until its
 gradients are the observed ones (Kariyappa and Qureshi 2021, "Gradient inversion attack"; 2023, "ExPLoit").
 `closed_form` works at the logits, where the gradient softmax(z) − onehot(y) has its least entry at the label.
 """
@@ -20,8 +20,8 @@ from modelkeep.core.errors import InputError, SliceError, bad_parameter
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.core.slices import Place
-from modelkeep.govern.exposure.cut import Exposed, in_batches, known_and_attacked
-from modelkeep.govern.exposure.surrogate import surrogate
+from modelkeep.govern.exposure.cut import Exposed, in_batches, split_known
+from modelkeep.govern.exposure.surrogate import find_surrogate
 
 LabelAttack = Literal["norm", "direction", "surrogate", "closed_form"]
 ROUNDS = 30
@@ -80,7 +80,7 @@ def infer_labels(
     classes = len(model.classes)
     if attack == "norm" and classes != 2:
         raise InputError(f"The norm attack tells two classes apart. The model has {classes}: take 'direction'.")
-    _, attacked = known_and_attacked(model, data, count, 0, seed)
+    _, attacked = split_known(model, data, count, 0, seed)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
         model.logits(attacked.x)  # refuses NaN, in the weights too
         exposed = Exposed.at(model, slice)
@@ -99,10 +99,10 @@ def infer_labels(
             with torch.no_grad():
                 z = torch.cat([exposed.activations(part) for (part,) in in_batches(x)])
             start = by_direction(gradients, classes, y[hints], hints)
-            guesses = surrogate(z, gradients, classes, start, hints, seed=seed)
+            guesses = find_surrogate(z, gradients, classes, start, hints, seed=seed)
         unknown = torch.ones(len(y), dtype=torch.bool, device=y.device)
         if attack != "closed_form":
-            guesses = named(guesses, y, classes, hints)
+            guesses = name_clusters(guesses, y, classes, hints)
             unknown[hints] = False
         right = (guesses == y)[unknown]
         return LabelLeak(
@@ -174,7 +174,7 @@ def _k_means(rows: torch.Tensor, classes: int) -> torch.Tensor:
     return found
 
 
-def named(clusters: torch.Tensor, y: torch.Tensor, classes: int, hints: torch.Tensor) -> torch.Tensor:
+def name_clusters(clusters: torch.Tensor, y: torch.Tensor, classes: int, hints: torch.Tensor) -> torch.Tensor:
     """The clusters' names: the assignment that is right for most of the `hints`, or of all where there are none."""
     from scipy.optimize import linear_sum_assignment
 

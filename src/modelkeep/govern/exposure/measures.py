@@ -27,7 +27,7 @@ def relative_error(truth: torch.Tensor, guess: torch.Tensor, mean: torch.Tensor,
     return Estimate.bootstrap(errors.double().cpu().numpy(), seed)
 
 
-def reidentified(truth: torch.Tensor, guess: torch.Tensor) -> Estimate:
+def reidentification_rate(truth: torch.Tensor, guess: torch.Tensor) -> Estimate:
     """How often the nearest of the n true inputs is the reconstruction's own; guessing gives 1/n.
 
     >>> reidentified(torch.eye(4), torch.eye(4)).value

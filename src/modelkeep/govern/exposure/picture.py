@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from modelkeep.govern.exposure.advice import Advice
 
 
-def drawn(advice: Advice) -> Figure:
+def draw_advice(advice: Advice) -> Figure:
     """Three panels with the same lines, from the input at the top to the output; the recommended one is shaded."""
     cuts = advice.cuts
     picture = plots.figure(10.0, 1.6 + 0.42 * len(cuts))

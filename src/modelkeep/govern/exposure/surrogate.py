@@ -13,7 +13,7 @@ from modelkeep.core import progress
 WIDTH, HIDDEN = 128, 64
 
 
-def surrogate(
+def find_surrogate(
     z: torch.Tensor,
     gradients: torch.Tensor,
     classes: int,

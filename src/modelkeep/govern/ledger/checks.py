@@ -137,7 +137,7 @@ class CrossCheck:
                     if sent.get(link) != received.get(link):
                         text = (
                             f"{link[0].capitalize()} at stage {link[1]}, part {link[2]}: '{sender}' says it sent "
-                            f"{_told(sent.get(link))}, '{receiver}' that it received {_told(received.get(link))}."
+                            f"{_describe(sent.get(link))}, '{receiver}' that it received {_describe(received.get(link))}."
                         )
                         self.findings.add("crossing", sender, number, text, peer=receiver)
 
@@ -174,7 +174,7 @@ def _at_links(crossings: tuple[Crossing, ...], peer: str) -> dict[tuple[str, int
     return found
 
 
-def _told(crossed: Counter[tuple[str, int]] | None) -> str:
+def _describe(crossed: Counter[tuple[str, int]] | None) -> str:
     return " and ".join(f"{size} bytes ({digest[:16]}…)" for digest, size in crossed or ()) or "nothing"
 
 

@@ -22,7 +22,7 @@ class EventLog:
         self._times: deque[float] = deque(maxlen=_MOST)
         self._left_out = 0
 
-    def refused(self, sentence: str) -> None:
+    def note_refusal(self, sentence: str) -> None:
         """Write down a refusal."""
         self.write("refused", sentence)
 

@@ -41,7 +41,7 @@ class LedgerReader:
             if _is_copy(self.path):
                 yield from _copied_lines(self.path, part, start)
             else:
-                with _reading_only(self.path) as database:
+                with _open_to_read(self.path) as database:
                     query = f"SELECT line FROM {part} WHERE number >= ? ORDER BY number"
                     yield from (str(line) for (line,) in database.execute(query, (start,)))
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -112,7 +112,7 @@ def _copied_lines(path: Path, part: Part, start: int) -> Iterator[str]:
 
 
 def _about_database(path: Path) -> dict[str, Any]:
-    with _reading_only(path) as database:
+    with _open_to_read(path) as database:
         (application,) = database.execute("PRAGMA application_id").fetchone()
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION:
@@ -124,7 +124,7 @@ def _about_database(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _reading_only(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_to_read(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection that cannot write."""
     address = path.absolute().as_uri() + "?mode=ro"
     with closing(sqlite3.connect(address, uri=True, timeout=30.0, isolation_level=None)) as database:

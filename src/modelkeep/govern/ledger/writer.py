@@ -43,11 +43,11 @@ class LedgerWriter:
         self._sent, self._received = [], []
         self._of, self._consents = of, tuple(consents)
 
-    def sent(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
+    def note_sent(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what this party has sent; the tensors must not change any more."""
         self._sent.append(self._worker.submit(self._crossing, peer, what, at, part, tensors))
 
-    def received(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
+    def note_received(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what came. In a replay it must be what came before, so that a party cannot learn more by a replay."""
         coming = self._worker.submit(self._crossing, peer, what, at, part, tensors)
         before = self._recorded.get((peer, what, at, part))
@@ -70,7 +70,7 @@ class LedgerWriter:
         of, consents, sent, received = self._of, self._consents, self._sent, self._received
 
         def prepare() -> Entry:
-            return self._ledger.prepare(of, consents, _ordered(sent), _ordered(received))
+            return self._ledger.prepare(of, consents, _sort(sent), _sort(received))
 
         return self._worker.submit(prepare)
 
@@ -88,6 +88,6 @@ def _place(crossing: Crossing) -> tuple[object, ...]:
     return crossing.peer, crossing.what, crossing.at, crossing.part
 
 
-def _ordered(crossings: Sequence[Future[Crossing]]) -> list[Crossing]:
+def _sort(crossings: Sequence[Future[Crossing]]) -> list[Crossing]:
     """In an order that does not depend on who was faster."""
     return sorted((c.result() for c in crossings), key=lambda c: (c.at, c.what, c.part, c.peer))

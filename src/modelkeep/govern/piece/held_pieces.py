@@ -31,7 +31,7 @@ class HeldPieces:
         whole = agreement.build()
         whole.module.to(self.device)
         every = whole.pieces(agreement.cuts)
-        self.expected = {training: _expected(every, whole.probe(), training) for training in (False, True)}
+        self.expected = {training: _expect_crossings(every, whole.probe(), training) for training in (False, True)}
         self.classes, self.bounds, self.dtype = whole.classes, whole.bounds, whole.dtype
         self.pieces = {
             number: piece
@@ -145,7 +145,7 @@ def _objective(name: str) -> Objective:
     return objective
 
 
-def _expected(every: Sequence[Piece], probe: torch.Tensor, training: bool) -> tuple[tuple[Spec, ...], ...]:
+def _expect_crossings(every: Sequence[Piece], probe: torch.Tensor, training: bool) -> tuple[tuple[Spec, ...], ...]:
     """What may enter each piece, and what may leave the last one."""
     seen: list[list[tuple[Any, ...]]] = []
     with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -39,14 +39,14 @@ class Materials:
 
     def inputs(self, of: Pass) -> Tensor | None:
         """The inputs of a pass, where this party is their source."""
-        return self._found(self._inputs, of.data, "inputs", of) if of.source == self._party else None
+        return self._find(self._inputs, of.data, "inputs", of) if of.source == self._party else None
 
     def labels(self, of: Pass) -> Tensor | None:
         """The labels of a pass, where this party has them."""
         needed = of.sink == self._party and of.purpose != "infer"
-        return self._found(self._labels, of.labels, "labels", of) if needed else None
+        return self._find(self._labels, of.labels, "labels", of) if needed else None
 
-    def _found(self, known: dict[str, Tensor], wanted: str, what: str, of: Pass) -> Tensor:
+    def _find(self, known: dict[str, Tensor], wanted: str, what: str, of: Pass) -> Tensor:
         if wanted not in known:
             raise GovernError(
                 f"'{self._party}' does not have the {what} with fingerprint {wanted[:12]}…. Start it with --data that "

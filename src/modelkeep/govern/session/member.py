@@ -129,7 +129,7 @@ def serve(party: Party, stop: threading.Event) -> None:
 def answer_at_once(passes: PassParticipant, connection: Connection, message: Message) -> bool:
     """Answer a question for consent while a pass is under way; drop tensors of a session that is over."""
     if message.tensors and message.header.get("session") != passes.session:
-        passes.events.refused(f"'{connection.peer}' sent tensors of a session that is over, or of none.")
+        passes.events.note_refusal(f"'{connection.peer}' sent tensors of a session that is over, or of none.")
         return True
     if message.kind != "ask":
         return False
@@ -153,7 +153,7 @@ def _handle(party: Party, connection: Connection, message: Message) -> None:
             try:
                 answer = _answer(party, connection, message, leads=in_session and peer == passes.leader)
             except GovernError as error:
-                party.events.refused(str(error))
+                party.events.note_refusal(str(error))
                 refuse_question(connection, message, error)
             else:
                 answer_question(connection, message, answer)
@@ -161,11 +161,11 @@ def _handle(party: Party, connection: Connection, message: Message) -> None:
         if in_session:
             party.links.use(connection)
         else:
-            party.events.refused(f"'{peer}' speaks of another session than this one. It is ignored.")
+            party.events.note_refusal(f"'{peer}' speaks of another session than this one. It is ignored.")
     elif message.kind in ("activations", "gradients"):
         passes.carry(peer, message)
     elif peer != passes.leader or not in_session:
-        party.events.refused(f"'{peer}' says '{message.kind}', but does not lead this session.")
+        party.events.note_refusal(f"'{peer}' says '{message.kind}', but does not lead this session.")
     elif message.kind == "begin":
         passes.begin(read_pass(message.header.get("pass", {})), read_consents(message))
     elif message.kind == "commit":
@@ -175,7 +175,7 @@ def _handle(party: Party, connection: Connection, message: Message) -> None:
         passes.give_up()
         party.events.write("aborted", str(message.header.get("reason", "")))
     else:
-        party.events.refused(f"'{peer}' says '{message.kind}', which is not a message of a session.")
+        party.events.note_refusal(f"'{peer}' says '{message.kind}', which is not a message of a session.")
 
 
 def _answer(party: Party, connection: Connection, message: Message, *, leads: bool) -> dict[str, object]:

@@ -56,7 +56,7 @@ class Party:
             self.materials = Materials(self.name, data)
             writer = LedgerWriter(self.ledger, self.agreement.wire)
             opened.callback(writer.close)
-            self.links = Links(self.agreement, identity, self.events.refused)
+            self.links = Links(self.agreement, identity, self.events.note_refusal)
             self.passes = PassParticipant(
                 name=self.name,
                 agreement=self.agreement,

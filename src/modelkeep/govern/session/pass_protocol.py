@@ -155,7 +155,7 @@ class PassLeader:
 
     def _turn_away(self, connection: Connection, message: Message, why: str) -> None:
         """Ignore a message. If it is a question, its sender gets a refusal."""
-        self._own.events.refused(f"'{connection.peer}' says '{message.kind}' {why}.")
+        self._own.events.note_refusal(f"'{connection.peer}' says '{message.kind}' {why}.")
         if "question" in message.header:
             with suppress(PartyUnavailable):
                 refuse_question(connection, message, PartyUnavailable(f"'{self._own.name}' leads a session itself."))
@@ -216,12 +216,12 @@ class PassParticipant:
                 raise ConsentRefused(f"{of} is out of turn: the next pass at '{self.name}' is {self.ledger.length}.")
             consent = self.decision.give(of)
         except ConsentRefused as error:
-            self.status.refused(of, str(error))
+            self.status.note_refusal(of, str(error))
             if not isinstance(error, ConsentPending) or of.digest != self._pending:  # it is asked for again and again
-                self.events.refused(str(error))
+                self.events.note_refusal(str(error))
             self._pending = of.digest
             raise
-        self.status.consented(of)
+        self.status.note_consent(of)
         return consent
 
     # ---- 3 begin
@@ -229,7 +229,7 @@ class PassParticipant:
     def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
         """Start a pass to which all have consented. The source computes its stage and sends the first activations."""
         if of.digest in self._past or (self._computation is not None and of == self._computation.of):
-            self.events.refused(f"{of} was begun twice. The second time is ignored.")
+            self.events.note_refusal(f"{of} was begun twice. The second time is ignored.")
             return
         if self._computation is not None:
             raise WireError(f"{of} cannot begin: {self._computation.of} is still under way.")
@@ -240,7 +240,7 @@ class PassParticipant:
         x, y = self.materials.inputs(of), self.materials.labels(of)
         self.writer.begin(of, consents)
         self._prepared, self._ended = None, False
-        self.status.began(of)
+        self.status.note_begin(of)
         self._computation = computation = Computation(of, route, self.state.pieces, x, y)
         self.state.uncommitted = computation.training
         if route[0].holder == self.name:
@@ -257,18 +257,20 @@ class PassParticipant:
         """Compute with activations or gradients that came, and send on what results."""
         computation, digest = self._computation, message.header.get("pass")
         if not self.session or message.header.get("session") != self.session or digest in self._past:
-            self.events.refused(f"'{peer}' sent {message.kind} of a session or a pass that is over. They are ignored.")
+            self.events.note_refusal(
+                f"'{peer}' sent {message.kind} of a session or a pass that is over. They are ignored."
+            )
         elif computation is None or digest != computation.of.digest:
             # The sender may have learned sooner that a pass has begun; that is one pass at most.
             if len(self._early) < 4 * self.agreement.recipe.micro_batches * len(self.agreement.holders):
                 self._early.append((peer, message))
             else:
-                self.events.refused(f"'{peer}' sent {message.kind} of a pass that has not begun.")
+                self.events.note_refusal(f"'{peer}' sent {message.kind} of a pass that has not begun.")
         elif computation.due(peer, message.kind, message.header.get("leg"), message.header.get("part")):
             self._compute(computation, peer, message)
         else:
             number, part = (f"{message.header.get(name)!r:.40}" for name in ("leg", "part"))
-            self.events.refused(
+            self.events.note_refusal(
                 f"'{peer}' sent {message.kind} for micro-batch {part} of stage {number} in {computation.of}, and none "
                 "are due from it: they came twice, too soon, or from the wrong party. They are ignored."
             )
@@ -282,7 +284,7 @@ class PassParticipant:
         at = number - 1 if what == "activations" else number
         if what == "activations":
             self.decision.require_not_withdrawn(computation.of)
-        self.writer.received(peer, what, at, part, message.tensors)
+        self.writer.note_received(peer, what, at, part, message.tensors)
         self.on_crossing(computation, what, at, part, payload)
         if what == "activations":
             self._send_on(computation, number, part, computation.forward(number, part, payload))
@@ -313,7 +315,7 @@ class PassParticipant:
             self.links.dial(peer, self.agreement.wire.deadline)
             self.links.send(peer, Message("link", {"session": self.session}))
         self.links.send(peer, message)
-        self.writer.sent(peer, what, at, part, message.tensors)
+        self.writer.note_sent(peer, what, at, part, message.tensors)
         self.on_crossing(computation, what, at, part, payload)
         self._prepare_when_done(computation)
 
@@ -333,7 +335,7 @@ class PassParticipant:
             self.state.pieces.update()
         elif computation.answers:
             self.answers = torch.cat([computation.answers[part] for part in range(computation.parts)])
-        self.status.ended(computation.of, computation.metrics)
+        self.status.note_end(computation.of, computation.metrics)
 
     def wait_until_prepared(self) -> dict[str, float]:
         """What this party measured, once its ledger entry is written."""

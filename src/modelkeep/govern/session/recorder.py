@@ -67,7 +67,7 @@ class Recorder:
             end=cuts[last] if last < len(cuts) else None,
             training=purpose == "train",
             data=seen[0].of.data,
-            passes=tuple(_passed(one) for one in seen),
+            passes=tuple(_make_pass(one) for one in seen),
         )
 
     def _crossing(self, computation: Computation, what: What, at: int, part: int, payload: Payload) -> None:
@@ -87,7 +87,7 @@ class Recorder:
         kept[key].payloads[what, at == out] = Payload(copied, payload.wants)
 
 
-def _passed(seen: _Seen) -> RecordedPass:
+def _make_pass(seen: _Seen) -> RecordedPass:
     inputs, outputs = (seen.payloads.get(("activations", side)) for side in (False, True))
     return RecordedPass(
         rows=seen.rows,

@@ -24,15 +24,15 @@ def require_agreed(of: Pass, agreement: Agreement) -> None:
         raise ConsentRefused(f"{of} is asked for under another agreement ({of.agreement[:12]}…).")
     names = [party.name for party in agreement.parties]
     if of.asker not in names or of.source != of.asker or of.sink not in names:
-        raise _refused(of, "the asker brings the inputs, and a party takes the outputs")
+        raise _refusal(of, "the asker brings the inputs, and a party takes the outputs")
     if not SHA256.fullmatch(of.data) or not SHA256.fullmatch(of.labels or of.data):
-        raise _refused(of, "data and labels are named by their fingerprints, a SHA-256 each")
+        raise _refusal(of, "data and labels are named by their fingerprints, a SHA-256 each")
     if of.purpose == "train":
         _require_step(of, agreement)
     elif not (1 <= of.rows <= _MOST_ROWS and 0 <= of.first <= _LAST_ROW and of.parts == 1):
-        raise _refused(of, f"it may have 1 to {_MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
+        raise _refusal(of, f"it may have 1 to {_MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
     elif of.purpose == "infer" and (of.sink != of.asker or of.labels):
-        raise _refused(of, "the outputs of an inference go to the asker, and it has no labels")
+        raise _refusal(of, "the outputs of an inference go to the asker, and it has no labels")
 
 
 def require_consents(of: Pass, consents: Sequence[Consent], agreement: Agreement) -> None:
@@ -67,7 +67,7 @@ def _require_step(of: Pass, agreement: Agreement) -> None:
     per_epoch = ceil(n / recipe.batch_size)
     total = recipe.total(per_epoch)
     if not 0 <= of.step < total:
-        raise _refused(of, f"{total} updates were agreed on, which is all of them")
+        raise _refusal(of, f"{total} updates were agreed on, which is all of them")
     agreed = {
         "source": agreement.data.holder,
         "sink": agreement.labels.holder,
@@ -79,8 +79,8 @@ def _require_step(of: Pass, agreement: Agreement) -> None:
     }
     for name, value in agreed.items():
         if getattr(of, name) != value:
-            raise _refused(of, f"its {name} must be {value!r}. Got {getattr(of, name)!r}")
+            raise _refusal(of, f"its {name} must be {value!r}. Got {getattr(of, name)!r}")
 
 
-def _refused(of: Pass, rule: str) -> ConsentRefused:
+def _refusal(of: Pass, rule: str) -> ConsentRefused:
     return ConsentRefused(f"{of} of step {of.step} is not what was agreed on: {rule}.")

@@ -113,20 +113,20 @@ class SessionParticipant:
         passes.give_up()
         passes.session, passes.leader = session, leader
         state, ledger = passes.state, passes.ledger
-        return _done(Standing(state.committed_step, state.checkpoints.steps(), ledger.length, ledger.committed))
+        return _finish(Standing(state.committed_step, state.checkpoints.steps(), ledger.length, ledger.committed))
 
     def settle(self, committed: int) -> Future[None]:
         """Commit what another party has committed: all had logged it before."""
         ledger = self.passes.ledger
         if committed and ledger.length:
             ledger.commit(min(committed, ledger.length) - 1)
-        return _done(None)
+        return _finish(None)
 
     def rewind(self, step: int) -> Future[None]:
         """Go to the state after `step` updates."""
         self.passes.give_up()
         self.passes.state.go_to(step)
-        return _done(None)
+        return _finish(None)
 
     def close(self, step: int, committed: int) -> Future[str]:
         """Keep where this party stands, and leave the session. The fingerprint of its part of the weights."""
@@ -140,7 +140,7 @@ class SessionParticipant:
         state.keep()
         ledger.sync()
         self.leave()
-        return _done(state.pieces.fingerprint())
+        return _finish(state.pieces.fingerprint())
 
     def leave(self) -> None:
         """Be in no session, and forget a pass under way."""
@@ -148,7 +148,7 @@ class SessionParticipant:
         self.passes.give_up()
 
 
-def _done(value: T) -> Future[T]:
+def _finish(value: T) -> Future[T]:
     answer: Future[T] = Future()
     answer.set_result(value)
     return answer

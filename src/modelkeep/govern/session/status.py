@@ -26,20 +26,20 @@ class Status:
     news_count: int = 0
     _began: float = 0.0
 
-    def consented(self, of: Pass) -> None:
+    def note_consent(self, of: Pass) -> None:
         """Consent was given."""
         self.consents[of.purpose] += 1
 
-    def refused(self, of: Pass, reason: str) -> None:
+    def note_refusal(self, of: Pass, reason: str) -> None:
         """Consent was not given."""
         self.refusals[of.purpose] += 1
         self.add_news(reason)
 
-    def began(self, of: Pass) -> None:
+    def note_begin(self, of: Pass) -> None:
         """A pass is under way."""
         self.under_way, self._began = of, monotonic()
 
-    def ended(self, of: Pass, metrics: dict[str, float]) -> None:
+    def note_end(self, of: Pass, metrics: dict[str, float]) -> None:
         """This party has done its share of a pass."""
         self.passes[of.purpose] += 1
         self.seconds += monotonic() - self._began

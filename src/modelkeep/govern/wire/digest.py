@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from torch import Tensor
 
 from modelkeep.core.errors import MissingExtra
-from modelkeep.govern.wire.message import crossing, octets
+from modelkeep.govern.wire.message import octets, prepare_crossing
 from modelkeep.govern.wire.settings import Wire
 
 
@@ -33,7 +33,7 @@ class Digest:
     def update(self, tensors: Iterable[Tensor]) -> None:
         """Hash some more tensors."""
         for tensor in tensors:
-            crosses = crossing(tensor, self._wire)
+            crosses = prepare_crossing(tensor, self._wire)
             self._hash.update(f"{crosses.dtype}{tuple(crosses.shape)}".encode())
             self._hash.update(octets(crosses))
 

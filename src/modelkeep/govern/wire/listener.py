@@ -40,7 +40,7 @@ class Listener:
         self._changing = Lock()
         self._strangers: dict[Stream, Thread] = {}  # in the order in which they came
         sock.settimeout(1.0)  # where a shutdown does not wake `accept`, this does
-        self.address = _named(sock.getsockname())
+        self.address = _write_address(sock.getsockname())
         self._thread = Thread(target=self._let_in, name=f"listener {self.address}", daemon=True)
         self._thread.start()
 
@@ -82,7 +82,7 @@ class Listener:
             except OSError:  # closed, or out of descriptors, which passes when connections end
                 self._closed.wait(0.1)
                 continue
-            thread = Thread(target=self._handshake, args=(stream, _named(address)), daemon=True)
+            thread = Thread(target=self._handshake, args=(stream, _write_address(address)), daemon=True)
             with self._changing:
                 self._strangers[stream] = thread
                 if len(self._strangers) > MOST_HANDSHAKES:
@@ -102,6 +102,6 @@ class Listener:
                 del self._strangers[stream]
 
 
-def _named(address: tuple[str, int]) -> str:
+def _write_address(address: tuple[str, int]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -56,7 +56,7 @@ class Coming:
     packed: bool
 
 
-def crossing(tensor: Tensor, wire: Wire) -> Tensor:
+def prepare_crossing(tensor: Tensor, wire: Wire) -> Tensor:
     """The tensor as it crosses: in main memory, contiguous, float32 rounded to bfloat16 where the agreement says so."""
     tensor = tensor.detach()
     if wire.dtype == "bfloat16" and tensor.dtype is torch.float32:
@@ -84,7 +84,7 @@ def frame(message: Message, wire: Wire) -> list[bytes | memoryview]:
                 f"tensors of {join_names(list(DTYPES))}."
             )
         whole += tensor.nbytes
-        crosses = crossing(tensor, wire)
+        crosses = prepare_crossing(tensor, wire)
         plain = octets(crosses)
         packed = pack(plain, crosses.itemsize) if wire.compression == "zstd" else None
         content = plain if packed is None else packed
@@ -129,7 +129,7 @@ def read_header(text: bytearray, rest: int, wire: Wire) -> tuple[str, dict[str, 
             raise WireError("The header of a message does not have exactly a kind, values and tensors.")
     if len(described) > _MOST_TENSORS:
         raise WireError(f"A message announces {len(described)} tensors; at most {_MOST_TENSORS} are allowed.")
-    coming = [_announced(one, wire) for one in described]
+    coming = [_read_announcement(one, wire) for one in described]
     whole = sum(prod(one.shape) * one.dtype.itemsize for one in coming)
     if whole > wire.largest:
         raise WireError(f"A message announces tensors of {whole:,} bytes; the agreement allows {wire.largest:,}.")
@@ -138,7 +138,7 @@ def read_header(text: bytearray, rest: int, wire: Wire) -> tuple[str, dict[str, 
     return kind, header, coming
 
 
-def _announced(described: Any, wire: Wire) -> Coming:
+def _read_announcement(described: Any, wire: Wire) -> Coming:
     """One tensor's description, checked."""
     match described:
         case [str(name), str(crossing_name), list(shape), int(size), bool(packed)] if (

@@ -78,7 +78,7 @@ class Stream:
                         self._flush(deadline)
             self._flush(deadline)
         except ssl.SSLError as error:
-            raise self._broken(PartyUnavailable(f"The connection broke: {_reason(error)}.")) from error
+            raise self._break(PartyUnavailable(f"The connection broke: {_reason(error)}.")) from error
         finally:
             self._writing.release()
 
@@ -94,7 +94,7 @@ class Stream:
                 except ssl.SSLWantReadError:
                     self._pull(deadline, breaks=not (idle and filled == 0))
                 except ssl.SSLError as error:
-                    raise self._broken(WireError(f"What arrived is damaged: {_reason(error)}.")) from error
+                    raise self._break(WireError(f"What arrived is damaged: {_reason(error)}.")) from error
 
     def close(self) -> None:
         """End the connection; who waits on it, in any thread, is told so."""
@@ -107,7 +107,7 @@ class Stream:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _broken(self, error: PartyUnavailable) -> PartyUnavailable:
+    def _break(self, error: PartyUnavailable) -> PartyUnavailable:
         self.shut()
         return error
 
@@ -124,9 +124,9 @@ class Stream:
                 sent = self._socket.send(rest)
             except BlockingIOError:
                 if not self._wait(select.POLLOUT, deadline):
-                    raise self._broken(PartyUnavailable("The other side takes nothing.")) from None
+                    raise self._break(PartyUnavailable("The other side takes nothing.")) from None
             except OSError as error:
-                raise self._broken(PartyUnavailable(f"The connection broke: {error.strerror}.")) from error
+                raise self._break(PartyUnavailable(f"The connection broke: {error.strerror}.")) from error
             else:
                 rest = rest[sent:]
                 self.sent_bytes += sent
@@ -139,13 +139,13 @@ class Stream:
             except BlockingIOError:
                 if not self._wait(select.POLLIN, deadline):
                     error = PartyUnavailable("Nothing came from the other side in time.")
-                    raise self._broken(error) if breaks else error from None
+                    raise self._break(error) if breaks else error from None
             except OSError as error:
-                raise self._broken(PartyUnavailable(f"The connection broke: {error.strerror}.")) from error
+                raise self._break(PartyUnavailable(f"The connection broke: {error.strerror}.")) from error
             else:
                 break
         if not received:
-            raise self._broken(PartyUnavailable("The other side closed the connection."))
+            raise self._break(PartyUnavailable("The other side closed the connection."))
         self.received_bytes += received
         with self._using_tls:
             self._incoming.write(self._buffer[:received])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from modelkeep.guard.defences.exchange import cheapest
 from modelkeep.guard.defences.vertices import best_vertex
 from modelkeep.guard.grid import ONE, Units
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 Vector = NDArray[np.float64]
 NONE = 1e-9  # a gain this small, of a cosine, is none
@@ -27,7 +27,7 @@ ROUNDING = 1e-12  # a squared length below this share of the longest gradient's 
 _STARTS = 8  # of MAD's own candidates, how many are improved
 
 
-@compiled
+@compile_loop
 def turn(
     units: Units, labels: NDArray[np.int64], allowed: NDArray[np.int64], gram: NDArray[np.float64], exact: int
 ) -> Units:
@@ -65,7 +65,7 @@ def turn(
     return answers
 
 
-@compiled
+@compile_loop
 def _descent(
     y: NDArray[np.int32], top: int, moves: int, gram: NDArray[np.float64], aim: Vector, lowest: Vector
 ) -> Vector:
@@ -106,7 +106,7 @@ def _descent(
     return best
 
 
-@compiled
+@compile_loop
 def _projection(
     y: NDArray[np.int32], top: int, moves: int, gram: NDArray[np.float64], aim: Vector, lowest: Vector
 ) -> Vector:
@@ -143,7 +143,7 @@ def _projection(
     return found
 
 
-@compiled
+@compile_loop
 def _eliminate(used: NDArray[np.float64], gram: NDArray[np.float64], right: Vector) -> Vector:
     """λ with (used K usedᵀ) λ = right, by elimination: the matrix is positive definite, so in any order."""
     count = len(used)

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.guard.grid import ONE
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 Vector = NDArray[np.float64]
 
 
-@compiled
+@compile_loop
 def cheapest(y: NDArray[np.int32], top: int, moves: int, cost: Vector) -> Vector:
     """The point of P, whole units, where `cost` is least: at most `moves` units change place.
 
@@ -31,7 +31,7 @@ def cheapest(y: NDArray[np.int32], top: int, moves: int, cost: Vector) -> Vector
     return out
 
 
-@compiled
+@compile_loop
 def _exchange(
     y: NDArray[np.int32], top: int, moves: int, cost: Vector, order: NDArray[np.int64], value: int, out: Vector
 ) -> float:

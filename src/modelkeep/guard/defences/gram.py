@@ -30,7 +30,7 @@ def gradients_gram(surrogate: Model, x: torch.Tensor) -> NDArray[np.float64]:
     surrogate.require_eval()
     layers = [part for part in surrogate.module.modules() if next(part.parameters(recurse=False), None) is not None]
     with torch.enable_grad():
-        gram = _by_layers(surrogate, layers, x) if all(map(_known, layers)) else None
+        gram = _by_layers(surrogate, layers, x) if all(map(_has_rule, layers)) else None
         if gram is None:
             gram = _by_weights(surrogate, x)
     if not gram.isfinite().all():
@@ -80,7 +80,7 @@ def _by_layers(surrogate: Model, layers: list[nn.Module], query: torch.Tensor) -
     return gram
 
 
-def _known(layer: nn.Module) -> bool:
+def _has_rule(layer: nn.Module) -> bool:
     """Whether `_part` has a rule for the layer."""
     if type(layer) is nn.Conv2d:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

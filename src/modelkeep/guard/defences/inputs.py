@@ -9,7 +9,7 @@ from modelkeep.core.model import Model
 from modelkeep.guard.grid import Predictions
 
 
-def queries(defence: str, model: Model, predictions: Predictions, inputs: torch.Tensor | None) -> torch.Tensor:
+def check_queries(defence: str, model: Model, predictions: Predictions, inputs: torch.Tensor | None) -> torch.Tensor:
     """`inputs`, after the check that there is one per prediction and that `model` tells as many classes apart."""
     if inputs is None or len(inputs) != len(predictions):
         got = "none" if inputs is None else str(len(inputs))

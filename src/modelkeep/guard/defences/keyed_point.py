@@ -7,7 +7,7 @@ import hmac
 import numpy as np
 from numpy.typing import NDArray
 
-from modelkeep.guard.defences.segment import toward
+from modelkeep.guard.defences.segment import move_toward
 from modelkeep.guard.grid import ONE, Predictions
 
 
@@ -28,7 +28,7 @@ def keyed_point(secret: bytes, units: NDArray[np.int32], label: int, position: i
     few[label] = few.max() * (1 + drawn[-2])
     reach = allowed // 4 + int(drawn[-1] * (allowed // 4))
     here = Predictions(units[None], np.array([label]), np.zeros(1, np.int64))
-    point: NDArray[np.int32] = toward(here, few[None], reach / ONE)[0]
+    point: NDArray[np.int32] = move_toward(here, few[None], reach / ONE)[0]
     if (point == units).all() and allowed >= 2:  # all steps were rounded to none
         others = units.copy()
         others[label] = -1

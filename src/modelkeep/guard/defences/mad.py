@@ -12,7 +12,7 @@ from modelkeep.core.model import Model
 from modelkeep.guard.defence import Defence, epsilon_setting
 from modelkeep.guard.defences.angle import turn
 from modelkeep.guard.defences.gram import gradients_gram
-from modelkeep.guard.defences.inputs import queries
+from modelkeep.guard.defences.inputs import check_queries
 from modelkeep.guard.grid import Predictions, Units
 
 
@@ -35,7 +35,7 @@ class MAD(Defence):
     stored_name = "modelkeep.guard.defences.mad.MAD"
 
     def __call__(self, predictions: Predictions, state: Any = None, inputs: torch.Tensor | None = None) -> Units:
-        asked = queries("MAD", self.surrogate, predictions, inputs)
+        asked = check_queries("MAD", self.surrogate, predictions, inputs)
         # Each query by itself, so that its answer does not depend on the others; and once, for an adaptive thief who
         # tries many predictions with it.
         rows: dict[bytes, list[int]] = {}

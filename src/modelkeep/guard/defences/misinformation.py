@@ -13,7 +13,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.guard.defence import Defence
-from modelkeep.guard.defences.inputs import queries
+from modelkeep.guard.defences.inputs import check_queries
 from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, Predictions, Units, snap
 from modelkeep.training import Recipe, Step, fit
@@ -46,7 +46,7 @@ class AdaptiveMisinformation(Defence):
     stored_name = "modelkeep.guard.defences.misinformation.AdaptiveMisinformation"
 
     def __call__(self, predictions: Predictions, state: Any = None, inputs: torch.Tensor | None = None) -> Units:
-        asked = queries("Adaptive misinformation", self.misinformation, predictions, inputs)
+        asked = check_queries("Adaptive misinformation", self.misinformation, predictions, inputs)
         misled = predictions.units / ONE
         # Each query by itself, so that its answer does not depend on the others.
         for row in np.flatnonzero(self.share(predictions) > NEGLIGIBLE):

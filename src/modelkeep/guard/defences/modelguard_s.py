@@ -11,7 +11,7 @@ from modelkeep.core.method import declare, setting
 from modelkeep.guard.defence import Defence, epsilon_setting
 from modelkeep.guard.defences.keyed_point import keyed_point
 from modelkeep.guard.grid import ONE, Predictions, Units
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 LANES = 64  # centroids that are looked at together
 _COARSE = 9  # a sketch counts in 2⁹ units, so that a whole prediction fits into 16 bits
@@ -68,7 +68,7 @@ class ModelGuardS(Defence):
         state = self.initial(units.shape[1]) if state is None else state
         allowed = predictions.allowed(self.epsilon)
         answers = np.empty_like(units)
-        index, unsure = _nothing_found(len(units))
+        index, unsure = _no_matches(len(units))
         for label, members in _by_label(labels):
             start = 0
             while start < len(members):
@@ -144,14 +144,14 @@ class Centroids:
         The second answer says whether some centroid at or before the match (any, where there is none) has a distance
         within `slack` of `allowed`: whether a change of the distances by that much could change the first answer.
         """
-        index, unsure = _nothing_found(len(units))
+        index, unsure = _no_matches(len(units))
         bounds = np.full(len(units), allowed) if isinstance(allowed, int) else allowed
         for label, members in _by_label(labels):
             _match(*self.log(label), units, bounds, slack, members, 0, False, index, unsure)
         return index, unsure
 
 
-def _nothing_found(count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _no_matches(count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.bool_)
 
 
@@ -164,7 +164,7 @@ def _by_label(labels: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
     return list(zip(present.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-@compiled
+@compile_loop
 def _match(
     rows: Units,
     sketch: NDArray[np.uint16],
@@ -224,7 +224,7 @@ def _match(
     return len(members)
 
 
-@compiled
+@compile_loop
 def _large_first(y: NDArray[np.int32], order: NDArray[np.int64]) -> None:
     """The coordinates of y from large to small, roughly: only speed depends on it."""
     place = 0
@@ -237,14 +237,14 @@ def _large_first(y: NDArray[np.int32], order: NDArray[np.int64]) -> None:
         above = threshold
 
 
-@compiled
+@compile_loop
 def _add(bound: NDArray[np.uint16], centroids: NDArray[np.uint16], coarse: np.uint16) -> None:
     """Add max(y − c, 0) of one coordinate to all bounds of a block."""
     for lane in range(LANES):
         bound[lane] += max(coarse, centroids[lane]) - centroids[lane]
 
 
-@compiled
+@compile_loop
 def _least(bound: NDArray[np.uint16]) -> int:
     least = bound[0]
     for lane in range(LANES):
@@ -252,7 +252,7 @@ def _least(bound: NDArray[np.uint16]) -> int:
     return int(least)
 
 
-@compiled
+@compile_loop
 def _distance(ours: NDArray[np.int32], theirs: NDArray[np.int32]) -> int:
     """The ℓ1 distance in units."""
     distance = 0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from modelkeep.core.method import declare
 from modelkeep.guard.defence import Defence, epsilon_setting
 from modelkeep.guard.grid import ONE, Predictions, Units
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 
 @declare("guard", "modelguard-w", access="scores", paper="Tang2024, equation 9", extra="guard", kw_only=False)
@@ -41,7 +41,7 @@ class ModelGuardW(Defence):
         return answers
 
 
-@compiled
+@compile_loop
 def solve(
     units: NDArray[np.integer],
     labels: NDArray[np.int64],
@@ -67,7 +67,7 @@ def solve(
     best = np.empty(others, np.int64)
     for row in range(len(units)):
         top = labels[row]
-        order, spare = _ascending(units[row], one, order, spare)  # the top comes last, being strict
+        order, spare = _sort(units[row], one, order, spare)  # the top comes last, being strict
         for k in range(others):
             a[k] = units[row, order[k]]
             cost[k] = np.log(max(a[k], 0.5) / one)
@@ -96,8 +96,8 @@ def solve(
             answers[row, order[k]] = best[k]
 
 
-@compiled
-def _ascending(
+@compile_loop
+def _sort(
     values: NDArray[np.integer], largest: int, order: NDArray[np.int64], spare: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(the order that sorts `values`, equals by index; scratch space): a radix sort, five bits at a time."""
@@ -120,8 +120,8 @@ def _ascending(
     return order, spare
 
 
-@compiled
-def _unclipped(cap: int, a: NDArray[np.int64]) -> int:
+@compile_loop
+def _count_unclipped(cap: int, a: NDArray[np.int64]) -> int:
     """How many of `a` are at most `cap`."""
     low, high = 0, len(a)
     while low < high:
@@ -133,23 +133,23 @@ def _unclipped(cap: int, a: NDArray[np.int64]) -> int:
     return low
 
 
-@compiled
+@compile_loop
 def _feasible(m: int, y: int, half: int, a: NDArray[np.int64], sums: NDArray[np.int64]) -> bool:
     """Whether the top can be `m`: the others have room, and what must come down fits into the budget."""
-    free = _unclipped(m - 1, a)
+    free = _count_unclipped(m - 1, a)
     clipped = sums[-1] - sums[free] - (len(a) - free) * (m - 1)
     room = free * (m - 1) - sums[free]
     return m - y <= half and clipped + y - m <= half and clipped + y - m <= room
 
 
-@compiled
+@compile_loop
 def _ends(m: int, y: int, half: int, a: NDArray[np.int64], sums: NDArray[np.int64]) -> tuple[int, int, int]:
     """(i, j, free): i is filled in part and those below in full, j is emptied in part and those above in full.
 
     Meant for a top just above `m`: where the position of an end is a tie, as it is for the slope to the right.
     """
     cap = m - 1
-    free = _unclipped(cap, a)
+    free = _count_unclipped(cap, a)
     others = len(a)
     up = half - max(m - y, 0)
     down = up + m - y
@@ -177,7 +177,7 @@ def _ends(m: int, y: int, half: int, a: NDArray[np.int64], sums: NDArray[np.int6
     return i, j, free
 
 
-@compiled
+@compile_loop
 def _slope(
     m: int,
     y: int,
@@ -202,7 +202,7 @@ def _slope(
     return float(filled + emptied)
 
 
-@compiled
+@compile_loop
 def _fill(
     m: int,
     y: int,

@@ -10,7 +10,7 @@ import torch
 
 from modelkeep.core.method import declare, setting
 from modelkeep.guard.defence import Defence, epsilon_setting
-from modelkeep.guard.defences.segment import toward
+from modelkeep.guard.defences.segment import move_toward
 from modelkeep.guard.grid import ONE, Predictions, Units
 
 
@@ -40,4 +40,4 @@ class ReverseSigmoid(Defence):
         y = predictions.units / ONE
         # s(γ s⁻¹(y)) = y^γ / (y^γ + (1 − y)^γ), which also holds at 0 and 1.
         kept, lost = y**self.gamma, (1 - y) ** self.gamma
-        return toward(predictions, np.maximum(y - self.beta * (kept / (kept + lost) - 0.5), 0), self.epsilon)
+        return move_toward(predictions, np.maximum(y - self.beta * (kept / (kept + lost) - 0.5), 0), self.epsilon)

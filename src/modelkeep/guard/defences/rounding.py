@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from modelkeep.core.method import declare, setting
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import ONE, Predictions, Units, apportion, make_strict
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 
 @declare("guard", "rounding", access="scores", paper="Tang2024, section 4.2", extra="guard", kw_only=False)
@@ -37,7 +37,7 @@ class Rounding(Defence):
         return answers
 
 
-@compiled
+@compile_loop
 def _round(units: Units, labels: NDArray[np.int64], steps: int, answers: Units) -> None:
     scratch = np.empty(units.shape[1])
     for row in range(len(units)):

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.guard.grid import ONE, Predictions, Units, apportion, make_strict
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 
-def toward(predictions: Predictions, targets: NDArray[Any], epsilon: float) -> Units:
+def move_toward(predictions: Predictions, targets: NDArray[Any], epsilon: float) -> Units:
     """The points of the segments from `predictions` to `targets: (n, classes)` that are farthest within the budget.
 
     Targets are weights ≥ 0, and are normalised; where one has another top-1 label it is first changed so that it keeps
@@ -23,12 +23,12 @@ def toward(predictions: Predictions, targets: NDArray[Any], epsilon: float) -> U
     """
     answers = np.empty_like(predictions.units)
     weights = np.ascontiguousarray(targets, dtype=np.float64)
-    _toward(predictions.units, predictions.labels, weights, predictions.allowed(epsilon), answers)
+    _move_toward(predictions.units, predictions.labels, weights, predictions.allowed(epsilon), answers)
     return answers
 
 
-@compiled
-def _toward(
+@compile_loop
+def _move_toward(
     units: Units,
     labels: NDArray[np.int64],
     weights: NDArray[np.float64],
@@ -55,7 +55,7 @@ def _toward(
         _keep_top(x, y, top)
 
 
-@compiled
+@compile_loop
 def _balance(x: NDArray[np.int32], y: NDArray[np.int32], top: int, surplus: int) -> None:
     """Take back `surplus` units of what rose (or of what fell, where it is negative), so that x sums to one again."""
     step = 1 if surplus > 0 else -1
@@ -70,7 +70,7 @@ def _balance(x: NDArray[np.int32], y: NDArray[np.int32], top: int, surplus: int)
                 surplus -= step
 
 
-@compiled
+@compile_loop
 def _keep_top(x: NDArray[np.int32], y: NDArray[np.int32], top: int) -> None:
     """Where rounding made another entry reach the top, go back towards y, a unit up and a unit down at a time."""
     for k in range(len(x)):
@@ -84,7 +84,7 @@ def _keep_top(x: NDArray[np.int32], y: NDArray[np.int32], top: int) -> None:
                 x[_first_moved(x, y, -1)] += 1
 
 
-@compiled
+@compile_loop
 def _first_moved(x: NDArray[np.int32], y: NDArray[np.int32], sign: int) -> int:
     """The first entry that rose (`sign` 1) or fell (-1)."""
     for k in range(len(x)):

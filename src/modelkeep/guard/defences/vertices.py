@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.guard.grid import ONE
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
 Vector = NDArray[np.float64]
 ZERO, CLEAN, RAISED, LOWERED = 0, 1, 2, 3  # RAISED and LOWERED: to just below the top
 SLACK = 1e-6  # of a unit: the rounding of float64
 
 
-@compiled
+@compile_loop
 def best_vertex(y: NDArray[np.int32], top: int, moves: int, gram: NDArray[np.float64], aim: Vector) -> Vector:
     """The vertex of P whose gradient makes the largest angle with the clean one's; `aim` is `gram @ y`."""
     classes = len(y)
@@ -87,7 +87,7 @@ def best_vertex(y: NDArray[np.int32], top: int, moves: int, gram: NDArray[np.flo
     return best
 
 
-@compiled
+@compile_loop
 def _solve(
     top: int, free: int, moves: int, given: int, taken: int, givers: int, takers: int, rises: int, takes: int
 ) -> tuple[float, float]:
@@ -111,7 +111,7 @@ def _solve(
     return 0.0, 0.0
 
 
-@compiled
+@compile_loop
 def _cosine(point: Vector, y: NDArray[np.int32], top: int, moves: int, gram: NDArray[np.float64], aim: Vector) -> float:
     """ŷᵀK y / √(ŷᵀKŷ) of a point of P, infinity for others; values just below zero are set to zero."""
     total = given = 0.0

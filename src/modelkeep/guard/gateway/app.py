@@ -92,9 +92,9 @@ def create_app(service: Service) -> FastAPI:
         app.post(f"{path}/infer", responses=_document(schemas.InferResponse, *_REFUSALS))(infer)
         # FastAPI's route is for the document; this one is found first, and answers without solving dependencies.
         app.router.routes.insert(0, Route(f"{path}/infer", infer, methods=["POST"]))
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _no_route)
-    app.add_exception_handler(Exception, _failed)
+    app.add_exception_handler(Refusal, _answer_refusal)
+    app.add_exception_handler(HTTPException, _answer_no_route)
+    app.add_exception_handler(Exception, _answer_failure)
     _complete(app.openapi(), needs_key=not service.principals.open)
     return app
 
@@ -123,17 +123,17 @@ async def _body(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _refused(_: Request, refusal: Exception) -> Response:
+def _answer_refusal(_: Request, refusal: Exception) -> Response:
     assert isinstance(refusal, Refusal)
     return _json_response({"error": refusal.message}, refusal.status, refusal.headers)
 
 
-def _no_route(_: Request, error: Exception) -> Response:
+def _answer_no_route(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return _json_response({"error": f"{error.detail}."}, error.status_code, error.headers)
 
 
-def _failed(_: Request, __: Exception) -> Response:
+def _answer_failure(_: Request, __: Exception) -> Response:
     return _json_response({"error": "The gateway failed; its log says why."}, 500)
 
 

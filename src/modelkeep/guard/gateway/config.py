@@ -34,7 +34,7 @@ class ServerTable(Section):
     drain_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_whole(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key belong together: give both or neither")
         if self.port == self.grpc_port:
@@ -63,7 +63,7 @@ class ModelTable(Section):
     classes: int | tuple[str, ...] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_whole(self) -> Self:
         if (self.path is None) == (self.upstream is None):
             raise ValueError("give either path (a model to run here) or upstream (a server's http:// address)")
         if self.upstream is not None:
@@ -82,7 +82,7 @@ class StoreTable(Section):
 
     @field_validator("url")
     @classmethod
-    def _known(cls, url: str) -> str:
+    def _check_url(cls, url: str) -> str:
         try:
             parts = urlsplit(url)
             password = parts.password

@@ -135,13 +135,13 @@ class Principals:
 
     async def _look_up(self, key: bytes) -> Principal | None:
         at = self._clock()
-        principal = await self._ask(lambda: self._found(key))
+        principal = await self._ask(lambda: self._find(key))
         if len(self._known) >= CACHED:
             self._known.clear()
         self._known[key] = _Lookup(at, principal)
         return principal
 
-    def _found(self, key: bytes) -> Principal | None:
+    def _find(self, key: bytes) -> Principal | None:
         found = self.store.principal(key)
         if found is None and key == _NOBODYS_KEY:  # only ever asked for where the gateway is open
             self.store.admit(_ANONYMOUS, key)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from modelkeep.core.errors import bad_parameter
 from modelkeep.guard.grid import ONE, Predictions, Units
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 from modelkeep.guard.protocol.tensors import Array
 
 _COORDINATES = 128  # of an input that distances are measured in, drawn once: cost and memory do not grow with the input
@@ -148,7 +148,7 @@ def _round_score(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-@compiled
+@compile_loop
 def _watch(
     new: _Floats,
     new_labels: NDArray[np.int64],

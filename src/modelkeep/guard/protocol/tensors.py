@@ -126,10 +126,10 @@ def from_numbers(data: object, datatype: object, shape: object, name: str, most:
         wanted = " or ".join(sorted(kind.__name__ for kind in allowed))
         odd = " and ".join(sorted(kind.__name__ for kind in kinds - allowed))
         raise Malformed(f"The data of input '{name}' must be {wanted} for {datatype}. Got {odd}.")
-    return _narrowed(data, dtype, str(datatype), name).reshape(shape)
+    return _narrow(data, dtype, str(datatype), name).reshape(shape)
 
 
-def _narrowed(data: list[Any], dtype: np.dtype[Any], datatype: str, name: str) -> Array:
+def _narrow(data: list[Any], dtype: np.dtype[Any], datatype: str, name: str) -> Array:
     """The numbers in their own type, none of them wrapped around or turned to infinity."""
     try:
         if dtype.kind == "f":

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from modelkeep.guard.store import bucket, rows
 from modelkeep.guard.store.postgres_database import Connection, PostgresDatabase, Row
-from modelkeep.guard.store.store import Event, Lease, Principal, check_admission, key_taken, nobody
+from modelkeep.guard.store.store import (
+    Event,
+    Lease,
+    Principal,
+    check_admission,
+    key_taken_error,
+    unknown_principal_error,
+)
 
 
 class PostgresStore:
@@ -33,7 +40,7 @@ class PostgresStore:
         return rows.log([row[:3] for row in found if row[0] is not None], classes, epoch, label, after)
 
     def append(self, epoch: str, label: int, position: int, centroid: NDArray[np.int32]) -> bool:
-        content, seal = rows.packed(centroid, epoch, label, position)
+        content, seal = rows.pack_row(centroid, epoch, label, position)
         rows.check_place(epoch, label, position, len(centroid))
 
         # A concurrent append to the same position waits for ours at the primary key, and then does nothing. Nobody can
@@ -57,7 +64,7 @@ class PostgresStore:
             {"label": label, "position": position, "content": content, "seal": seal},
         )
         if position > length:
-            raise rows.beyond(epoch, label, position, length)
+            raise rows.hole_error(epoch, label, position, length)
         return bool(appended)
 
     def recall(self, epoch: str, queries: Sequence[bytes]) -> dict[bytes, NDArray[np.int32]]:
@@ -66,16 +73,16 @@ class PostgresStore:
             "WHERE name = %s AND query = ANY(%b)",
             (epoch, list(queries)),
         )
-        return {query: rows.unpacked((units, seal), classes, epoch, query) for query, units, seal, classes in found}
+        return {query: rows.unpack_row((units, seal), classes, epoch, query) for query, units, seal, classes in found}
 
     def remember(self, epoch: str, answers: Mapping[bytes, NDArray[np.int32]]) -> dict[bytes, NDArray[np.int32]]:
         if not answers:
             return {}
         ordered = sorted(answers)  # two transactions that insert in one order never wait for each other in a circle
-        sealed = [rows.packed(answers[query], epoch, query) for query in ordered]
+        sealed = [rows.pack_row(answers[query], epoch, query) for query in ordered]
         classes, *others = {len(units) for units in answers.values()}
         if others:
-            raise rows.other_classes(epoch, classes, others[0])
+            raise rows.classes_error(epoch, classes, others[0])
         (kept,) = self._in_epoch(
             epoch,
             classes,
@@ -129,7 +136,7 @@ class PostgresStore:
                 )
                 owner = db.execute("SELECT name, revoked FROM modelkeep.keys WHERE key = %s", (key,)).fetchone()
                 if owner != (principal.name, False):
-                    raise key_taken(principal)
+                    raise key_taken_error(principal)
 
         self._database.run(work)
 
@@ -150,7 +157,7 @@ class PostgresStore:
                     (name,),
                 ).fetchone()
                 if found is None:
-                    raise nobody(name)
+                    raise unknown_principal_error(name)
                 account = bucket.Account(*found)
                 lease, after = bucket.lease(account, wanted, now)
                 if after is not account:
@@ -207,5 +214,5 @@ class PostgresStore:
             found = self._database.ask(statement, values)
         known, *rest = found[0]
         if known != classes:
-            raise rows.other_classes(epoch, known, classes)
+            raise rows.classes_error(epoch, known, classes)
         return tuple(rest)

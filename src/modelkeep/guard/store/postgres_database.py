@@ -79,10 +79,10 @@ class PostgresDatabase:
                 self._connections.drop()
                 slow = isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.ConnectionTimeout)
                 if not again or slow:
-                    raise StoreUnavailable(f"{self._where} cannot be used now: {_told(error)}.") from error
+                    raise StoreUnavailable(f"{self._where} cannot be used now: {_read_message(error)}.") from error
                 again = False
             except psycopg.Error as error:
-                raise GuardError(f"{self._where} refused what was asked: {_told(error)}.") from error
+                raise GuardError(f"{self._where} refused what was asked: {_read_message(error)}.") from error
 
     def _connect(self) -> Connection:
         db = psycopg.connect(**self._options, autocommit=True)
@@ -105,6 +105,6 @@ class PostgresDatabase:
         check_version(found[0], self._where)
 
 
-def _told(error: psycopg.Error) -> str:
+def _read_message(error: psycopg.Error) -> str:
     """The first line of the server's words, without a full stop."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

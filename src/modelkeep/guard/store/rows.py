@@ -13,7 +13,7 @@ from modelkeep.core.errors import GuardError, InputError, bad_parameter
 Sealed = tuple[bytes, bytes]  # the row, and its seal
 
 
-def packed(units: NDArray[np.int32], *place: object) -> Sealed:
+def pack_row(units: NDArray[np.int32], *place: object) -> Sealed:
     """A row as bytes, with the seal that binds it to its place.
 
     >>> packed(np.array([1, -1], dtype=np.int32), "epoch", 0)[0].hex()
@@ -25,7 +25,7 @@ def packed(units: NDArray[np.int32], *place: object) -> Sealed:
     return content, _seal(content, place)
 
 
-def unpacked(row: Sealed, classes: int, *place: object) -> NDArray[np.int32]:
+def unpack_row(row: Sealed, classes: int, *place: object) -> NDArray[np.int32]:
     """The units of a row of that place; a damaged row is an error, never an answer."""
     content, seal = row
     if len(content) != 4 * classes or seal != _seal(content, place):
@@ -48,7 +48,7 @@ def log(
                 f"The store is damaged: class {label} of epoch {epoch} has no centroid at position {after + i}. "
                 "Restore the store from a backup."
             )
-        table[i] = unpacked((content, seal), classes, epoch, label, position)
+        table[i] = unpack_row((content, seal), classes, epoch, label, position)
     return table
 
 
@@ -62,7 +62,7 @@ def check_place(epoch: str, label: int, position: int, classes: int) -> None:
         raise bad_parameter("append", "position", "0 or more", position)
 
 
-def beyond(epoch: str, label: int, position: int, length: int) -> GuardError:
+def hole_error(epoch: str, label: int, position: int, length: int) -> GuardError:
     """The error of an append that would leave a hole."""
     return GuardError(
         f"Cannot append at position {position} of class {label} of epoch {epoch}: the log holds {length} centroids, "
@@ -70,7 +70,7 @@ def beyond(epoch: str, label: int, position: int, length: int) -> GuardError:
     )
 
 
-def other_classes(epoch: str, classes: int, got: int) -> GuardError:
+def classes_error(epoch: str, classes: int, got: int) -> GuardError:
     """The error of a row that does not fit the others of its epoch."""
     return GuardError(
         f"Epoch {epoch} has {classes} classes. Got a row of {got}; a policy of other classes is another epoch."

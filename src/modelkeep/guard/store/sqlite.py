@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from modelkeep.guard.store import bucket, rows
 from modelkeep.guard.store.sqlite_file import SqliteFile
-from modelkeep.guard.store.store import Event, Lease, Principal, check_admission, key_taken, nobody
+from modelkeep.guard.store.store import (
+    Event,
+    Lease,
+    Principal,
+    check_admission,
+    key_taken_error,
+    unknown_principal_error,
+)
 
 
 class SqliteStore:
@@ -44,7 +51,7 @@ class SqliteStore:
         return rows.log(found, classes, epoch, label, after)
 
     def append(self, epoch: str, label: int, position: int, centroid: NDArray[np.int32]) -> bool:
-        content, seal = rows.packed(centroid, epoch, label, position)
+        content, seal = rows.pack_row(centroid, epoch, label, position)
         rows.check_place(epoch, label, position, len(centroid))
         with self._file.writing() as db:
             number = _epoch(db, epoch, len(centroid))
@@ -52,7 +59,7 @@ class SqliteStore:
                 "SELECT coalesce(max(position) + 1, 0) FROM centroids WHERE epoch = ? AND label = ?", (number, label)
             ).fetchone()
             if position > length:
-                raise rows.beyond(epoch, label, position, length)
+                raise rows.hole_error(epoch, label, position, length)
             if position == length:
                 db.execute("INSERT INTO centroids VALUES (?, ?, ?, ?, ?)", (number, label, position, content, seal))
         return bool(position == length)
@@ -64,7 +71,7 @@ class SqliteStore:
     def remember(self, epoch: str, answers: Mapping[bytes, NDArray[np.int32]]) -> dict[bytes, NDArray[np.int32]]:
         if not answers:
             return {}
-        sealed = {query: rows.packed(units, epoch, query) for query, units in answers.items()}
+        sealed = {query: rows.pack_row(units, epoch, query) for query, units in answers.items()}
         with self._file.writing() as db:
             (number,) = {_epoch(db, epoch, classes) for classes in {len(units) for units in answers.values()}}
             db.executemany(
@@ -98,7 +105,7 @@ class SqliteStore:
             db.execute("INSERT INTO keys (key, name) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, principal.name))
             owner = db.execute("SELECT name, revoked FROM keys WHERE key = ?", (key,)).fetchone()
             if owner != (principal.name, 0):
-                raise key_taken(principal)
+                raise key_taken_error(principal)
 
     def revoke(self, name: str, *, keep: bytes | None = None) -> int:
         with self._file.writing() as db:
@@ -112,7 +119,7 @@ class SqliteStore:
                 "SELECT queries, rate, spent, tokens, refilled FROM principals WHERE name = ?", (name,)
             ).fetchone()
             if found is None:
-                raise nobody(name)
+                raise unknown_principal_error(name)
             account = bucket.Account(*found)
             lease, after = bucket.lease(account, wanted, now)
             if after is not account:
@@ -170,7 +177,7 @@ def _epoch(db: sqlite3.Connection, epoch: str, classes: int) -> int:
     db.execute("INSERT INTO epochs (name, classes) VALUES (?, ?) ON CONFLICT DO NOTHING", (epoch, classes))
     number, known = db.execute("SELECT id, classes FROM epochs WHERE name = ?", (epoch,)).fetchone()
     if known != classes:
-        raise rows.other_classes(epoch, known, classes)
+        raise rows.classes_error(epoch, known, classes)
     return int(number)
 
 
@@ -182,5 +189,5 @@ def _recall(db: sqlite3.Connection, epoch: str, queries: Sequence[bytes]) -> dic
             (epoch, query),
         ).fetchone()
         if found is not None:
-            answers[query] = rows.unpacked(found[:2], found[2], epoch, query)
+            answers[query] = rows.unpack_row(found[:2], found[2], epoch, query)
     return answers

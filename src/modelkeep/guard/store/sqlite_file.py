@@ -38,7 +38,7 @@ class SqliteFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
-        with self._told():
+        with self._translate_errors():
             if not self.path.exists():
                 _create(self.path)
             if not self.path.stat().st_size:
@@ -65,13 +65,13 @@ class SqliteFile:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection to read with, while others read and write."""
-        with self._told(), self._readers.use() as db:
+        with self._translate_errors(), self._readers.use() as db:
             yield db
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """One transaction, alone among all threads and processes; on disk when this ends without an exception."""
-        with self._told(), self._lock:
+        with self._translate_errors(), self._lock:
             if self._of_path() != self._identity:  # what is written to a file without a name is lost at the end
                 raise StoreUnavailable(
                     f"The store {self.path} was replaced by another file while it was open. Restart what uses it."
@@ -110,7 +110,7 @@ class SqliteFile:
             raise GuardError(f"{self.path} cannot keep a write-ahead log. Use a disk of this machine, no network's.")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """SQLite's errors as sentences."""
         try:
             yield

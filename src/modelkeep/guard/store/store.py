@@ -127,13 +127,13 @@ def check_admission(principal: Principal, key: bytes) -> None:
         raise bad_parameter("admit", "key", "the 32 bytes of a SHA-256", f"{len(key)} bytes")
 
 
-def key_taken(principal: Principal) -> GuardError:
+def key_taken_error(principal: Principal) -> GuardError:
     """The error of a key that was given out before."""
     return GuardError(
         f"This key cannot be given to {principal.name!r}: it was revoked, or is another principal's. Make a new key."
     )
 
 
-def nobody(name: str) -> GuardError:
+def unknown_principal_error(name: str) -> GuardError:
     """The error of a name that was never admitted."""
     return GuardError(f"There is no principal {name!r}. Admit it first.")

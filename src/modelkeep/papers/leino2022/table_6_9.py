@@ -68,7 +68,7 @@ def measure_bounds(model: Model, test: Data, radius: float, examples: int, seed:
     lower = LipschitzSearch(local_radius=radius)(model, test.first(examples), seed=seed)
     assert lower.local is not None
     logits = torch.cat([model.logits(x) for x, _ in test.batches(1_000)]).double()
-    verified = Standard().verified(logits, radius * upper.rate + upper.fixed(test.x), test.y)
+    verified = Standard().verified(logits, radius * upper.rate + upper.rounding_cost(test.x), test.y)
     return {
         "global UB": upper.constant,
         "global LB": lower.constant,

@@ -108,7 +108,7 @@ def count_metrics(model: Model, test: Data, guarantee: str, data: str) -> dict[s
     """
     promise, bounds = find_guarantee(guarantee, test, data), lipschitz(model, "l2")
     logits = torch.cat([model.logits(x) for x, _ in test.batches(1_000)]).double()
-    cost = RADII[data] * bounds.rate + bounds.fixed(test.x)
+    cost = RADII[data] * bounds.rate + bounds.rounding_cost(test.x)
     sets, sizes = promise.sets(logits, cost), promise.certified(logits, cost)
     certified = int(sets.any(dim=1).sum())
     grouped = affinity(test, data).contains(sets) & sets.any(dim=1)

@@ -11,7 +11,7 @@ from modelkeep.completion.hardness import Hardness
 from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
 from modelkeep.papers.martic2018 import findings, reinforcement
-from modelkeep.papers.martic2018.printed import ALEXNET, RESNET50
+from modelkeep.papers.martic2018.paper_figures import ALEXNET, RESNET50
 from modelkeep.papers.martic2018.tables import LAST, CompletionTable, cells, measure_network, report_study
 from modelkeep.papers.result import Claim, above, mean
 from modelkeep.papers.study import PaperStudy, Size

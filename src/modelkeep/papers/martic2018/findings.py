@@ -8,7 +8,7 @@ from modelkeep.completion.hardness import ALPHAS, Hardness, Retraining
 from modelkeep.completion.procedures import PROCEDURES
 from modelkeep.core.method import declare
 from modelkeep.core.results import Estimate
-from modelkeep.papers.martic2018.printed import ALEXNET, RESNET50
+from modelkeep.papers.martic2018.paper_figures import ALEXNET, RESNET50
 from modelkeep.papers.martic2018.settings import (
     ALEXNET_PARTS,
     HORIZONTAL,

@@ -14,7 +14,7 @@ from modelkeep.papers.martic2018.agent_trials import (
     retraining_trials,
     retrainings,
 )
-from modelkeep.papers.martic2018.printed import A3C, IMPALA, RAINBOW, Table
+from modelkeep.papers.martic2018.paper_figures import A3C, IMPALA, RAINBOW, Table
 from modelkeep.papers.martic2018.tables import CompletionTable, cells, report_study
 from modelkeep.papers.result import Claim, above
 from modelkeep.papers.study import PaperStudy, Size

@@ -10,7 +10,7 @@ import numpy as np
 
 from modelkeep.completion.hardness import ALPHAS, Hardness, Retraining, measure_hardness
 from modelkeep.core.results import Estimate
-from modelkeep.papers.martic2018.printed import Table
+from modelkeep.papers.martic2018.paper_figures import Table
 from modelkeep.papers.martic2018.settings import SEEDS
 from modelkeep.papers.martic2018.supervised_trials import retrainings
 from modelkeep.papers.result import Claim, mean

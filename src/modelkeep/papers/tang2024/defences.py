@@ -11,7 +11,7 @@ from modelkeep.guard.defences.calibration import calibrate_beta, calibrate_thres
 from modelkeep.guard.defences.mad import MAD
 from modelkeep.guard.defences.misinformation import AdaptiveMisinformation
 from modelkeep.guard.grid import snap
-from modelkeep.papers.tang2024 import printed
+from modelkeep.papers.tang2024 import paper_figures
 from modelkeep.papers.tang2024.networks import build_network
 from modelkeep.papers.tang2024.owner import Owner
 
@@ -29,14 +29,14 @@ def build_defence(name: str, epsilon: float, mine: Owner) -> Defence:
     budget, and AM's τ the largest that costs the owner's own test set little accuracy.
     """
     made: dict[str, Callable[[], Defence]] = {
-        printed.NONE: NoDefence,
-        printed.REVSIG: lambda: calibrate_beta(mine.clean(mine.asked).cpu().numpy(), epsilon),
-        printed.MAD: lambda: MAD(build_network(mine.plan.surrogate, mine.data.train, mine.seed + 2), epsilon),
-        printed.AM: lambda: _build_misinformation(mine),
-        printed.TOP: TopOne,
-        printed.ROUNDING: Rounding,
-        printed.GUARD_W: partial(ModelGuardW, epsilon),
-        printed.GUARD_S: partial(ModelGuardS, epsilon),
+        paper_figures.NONE: NoDefence,
+        paper_figures.REVSIG: lambda: calibrate_beta(mine.clean(mine.asked).cpu().numpy(), epsilon),
+        paper_figures.MAD: lambda: MAD(build_network(mine.plan.surrogate, mine.data.train, mine.seed + 2), epsilon),
+        paper_figures.AM: lambda: _build_misinformation(mine),
+        paper_figures.TOP: TopOne,
+        paper_figures.ROUNDING: Rounding,
+        paper_figures.GUARD_W: partial(ModelGuardW, epsilon),
+        paper_figures.GUARD_S: partial(ModelGuardS, epsilon),
         UNORDERED: partial(Unordered, epsilon),
         SECRET: partial(ModelGuardS, epsilon, secret=b"modelkeep study"),
         SEEDED: lambda: ModelGuardS(epsilon, seeded=snap(mine.clean(mine.data.train.x).cpu().numpy()).units),

@@ -11,8 +11,8 @@ from modelkeep.papers.curves import Curve, PaperCurves
 from modelkeep.papers.result import Claim, values
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.tang2024.arrangement import MNIST
+from modelkeep.papers.tang2024.paper_figures import GUARD_S, GUARD_W, KNOCKOFF, MAD, NAIVE, PBAYES, REVSIG
 from modelkeep.papers.tang2024.plans import make_plan
-from modelkeep.papers.tang2024.printed import GUARD_S, GUARD_W, KNOCKOFF, MAD, NAIVE, PBAYES, REVSIG
 from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial

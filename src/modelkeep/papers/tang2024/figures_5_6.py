@@ -20,8 +20,8 @@ from modelkeep.papers.tang2024.arrangement import DRAWINGS, MNIST, TASKS
 from modelkeep.papers.tang2024.defences import build_defence
 from modelkeep.papers.tang2024.figures_3_4 import BUDGETS
 from modelkeep.papers.tang2024.owner import prepare_owner
+from modelkeep.papers.tang2024.paper_figures import DEFENCES, GUARD_S, GUARD_W, MAD, NONE, TOP
 from modelkeep.papers.tang2024.plans import make_plan
-from modelkeep.papers.tang2024.printed import DEFENCES, GUARD_S, GUARD_W, MAD, NONE, TOP
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial

@@ -16,8 +16,8 @@ from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, MNIST, TASK
 from modelkeep.papers.tang2024.defences import SECRET, SEEDED, UNORDERED, build_defence
 from modelkeep.papers.tang2024.figures_5_6 import exact
 from modelkeep.papers.tang2024.owner import prepare_owner
+from modelkeep.papers.tang2024.paper_figures import GUARD_S, KNOCKOFF, NAIVE, PBAYES
 from modelkeep.papers.tang2024.plans import make_plan
-from modelkeep.papers.tang2024.printed import GUARD_S, KNOCKOFF, NAIVE, PBAYES
 from modelkeep.papers.tang2024.tables_2_to_5 import protect, steal
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult

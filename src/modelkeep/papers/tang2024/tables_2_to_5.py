@@ -21,13 +21,12 @@ from modelkeep.guard.grid import ONE, confidences, distortion, snap
 from modelkeep.papers.result import Claim, above, values
 from modelkeep.papers.study import PaperStudy, Size
 from modelkeep.papers.table import Cell, PaperTable
-from modelkeep.papers.tang2024 import printed
+from modelkeep.papers.tang2024 import paper_figures
 from modelkeep.papers.tang2024.arrangement import ANIMALS, DRAWINGS, FASHION, MNIST
 from modelkeep.papers.tang2024.defences import build_defence
 from modelkeep.papers.tang2024.networks import NETWORKS
 from modelkeep.papers.tang2024.owner import Owner, Plan, prepare_owner
-from modelkeep.papers.tang2024.plans import make_plan
-from modelkeep.papers.tang2024.printed import (
+from modelkeep.papers.tang2024.paper_figures import (
     ACCURACY,
     AM,
     ATTACKS,
@@ -47,6 +46,7 @@ from modelkeep.papers.tang2024.printed import (
     TOP_ONE,
     row_name,
 )
+from modelkeep.papers.tang2024.plans import make_plan
 from modelkeep.study.names import trial
 from modelkeep.study.study import StudyResult
 from modelkeep.study.trials import Trial
@@ -102,7 +102,7 @@ def protect(*, seed: int, task: str, plan: dict[str, Any], defence: str, epsilon
 
 def find_strategy(strategy: str, mine: Owner) -> Strategy:
     """The paper's query strategies, with the same natural images for all attacks and defences."""
-    if strategy == printed.KNOCKOFF:
+    if strategy == paper_figures.KNOCKOFF:
         return Knockoff(mine.queries)
     return JacobianAugmentation(mine.queries, mine.plan.seeds)
 
@@ -111,13 +111,13 @@ def _find_attack(name: str, plan: Plan) -> Attack:
     """The paper's attacks by their names in its tables."""
     shadows, restoring = Recipe.from_json(plan.shadowing), Recipe.from_json(plan.restoring)
     made: dict[str, Attack] = {
-        printed.NAIVE: Naive(),
-        printed.TOP_ONE: LabelsOnly(),
-        printed.S4L: S4L(),
-        printed.SMOOTHING: Smoothing(),
-        printed.DDAE: DDAE(plan.shadows, NETWORKS["strided"], shadows, restoring),
-        printed.DDAE_PLUS: DDAEPlus(samples=plan.samples, recipe=restoring),
-        printed.PBAYES: PartialBayes(samples=plan.samples),
+        paper_figures.NAIVE: Naive(),
+        paper_figures.TOP_ONE: LabelsOnly(),
+        paper_figures.S4L: S4L(),
+        paper_figures.SMOOTHING: Smoothing(),
+        paper_figures.DDAE: DDAE(plan.shadows, NETWORKS["strided"], shadows, restoring),
+        paper_figures.DDAE_PLUS: DDAEPlus(samples=plan.samples, recipe=restoring),
+        paper_figures.PBAYES: PartialBayes(samples=plan.samples),
     }
     return made[name]
 
@@ -169,7 +169,7 @@ def same_as(strategy: str, attack: str, defence: str) -> tuple[str, str, str]:
     >>> same_as("KnockoffNet", "pBayes", "none")
     ('KnockoffNet', 'naive', 'none')
     """
-    if defence == NONE and attack in (printed.DDAE, printed.DDAE_PLUS, PBAYES):
+    if defence == NONE and attack in (paper_figures.DDAE, paper_figures.DDAE_PLUS, PBAYES):
         return strategy, NAIVE, NONE
     if attack == TOP_ONE and defence != AM:  # all others keep the label: the attack sees what the top-1 defence shows
         return strategy, NAIVE, TOP
@@ -275,25 +275,25 @@ EXTRACTION_MNIST = declare(
     paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",
     does="seven attacks, two query strategies, eight defences: a copy of an MNIST classifier",
     extra="guard",
-)(PaperStudy(partial(trials, MNIST), partial(report, printed.FEW_CLASSES)))
+)(PaperStudy(partial(trials, MNIST), partial(report, paper_figures.FEW_CLASSES)))
 _EXTRACTION_FASHION = declare(
     "study",
     "extraction-fashion",
     paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",
     does="seven attacks, two query strategies, eight defences: a copy of a Fashion-MNIST classifier",
     extra="guard",
-)(PaperStudy(partial(trials, FASHION), partial(report, printed.FEW_CLASSES)))
+)(PaperStudy(partial(trials, FASHION), partial(report, paper_figures.FEW_CLASSES)))
 _EXTRACTION_ANIMALS = declare(
     "study",
     "extraction-animals",
     paper="Tang2024, tables 2–5 in kind; beside ours: table 5, CIFAR-10",
     does="seven attacks, two query strategies, eight defences: a copy of an animals classifier",
     extra="guard",
-)(PaperStudy(partial(trials, ANIMALS), partial(report, printed.FEW_CLASSES)))
+)(PaperStudy(partial(trials, ANIMALS), partial(report, paper_figures.FEW_CLASSES)))
 EXTRACTION_DRAWINGS = declare(
     "study",
     "extraction-drawings",
     paper="Tang2024, tables 2–5 in kind; beside ours: table 4, CIFAR-100",
     does="seven attacks, two query strategies, eight defences: a copy of a drawings classifier",
     extra="guard",
-)(PaperStudy(partial(trials, DRAWINGS), partial(report, printed.MANY_CLASSES)))
+)(PaperStudy(partial(trials, DRAWINGS), partial(report, paper_figures.MANY_CLASSES)))

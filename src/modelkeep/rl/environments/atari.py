@@ -73,7 +73,7 @@ class Atari:
         """One step of all copies: four frames."""
         rewards = np.zeros(self.count, np.float32)
         for copy, action in enumerate(actions.tolist()):
-            rewards[copy] = self._held(copy, action)
+            rewards[copy] = self._hold(copy, action)
         self._episodes.add(rewards)
         over = np.array([console.game_over() for console in self._consoles])
         lives = np.array([console.lives() for console in self._consoles])
@@ -88,7 +88,7 @@ class Atari:
         self._seen[ends] = shown[ends, None]
         return StepResult(self._seen, rewards, ended, returns)
 
-    def _held(self, copy: int, action: int) -> float:
+    def _hold(self, copy: int, action: int) -> float:
         """Hold an action for four frames, or until the game is over; the sum of the rewards."""
         console, chosen, earned = self._consoles[copy], self._actions[action], 0
         for frame in range(SKIP):

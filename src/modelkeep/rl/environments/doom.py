@@ -63,13 +63,13 @@ class Doom:
         self._taken = [bytearray() for _ in range(self.count)]
         for copy in range(self.count):
             self._begin(copy)
-        return self._observed()
+        return self._observe()
 
     def _begin(self, copy: int) -> None:
         self._engines[copy].set_seed(self._episodes.seed(copy))
         self._engines[copy].new_episode()
 
-    def _observed(self) -> NDArray[np.uint8]:
+    def _observe(self) -> NDArray[np.uint8]:
         return self._shrink(np.stack([engine.get_state().screen_buffer for engine in self._engines]))
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
@@ -85,7 +85,7 @@ class Doom:
             returns.append(self._episodes.over(copy))
             self._taken[copy] = bytearray()
             self._begin(copy)
-        return StepResult(self._observed(), rewards, ended, tuple(returns))
+        return StepResult(self._observe(), rewards, ended, tuple(returns))
 
     def state(self) -> State:
         """Everything that decides what comes next."""

@@ -26,14 +26,14 @@ class Level:
 
     def reset(self, seed: int) -> NDArray[np.uint8]:
         """Begin anew, as the game does."""
-        return self._widened(self._game.reset(seed))
+        return self._widen(self._game.reset(seed))
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
         """One step of all copies."""
         stepped = self._game.step(self._own[actions])
-        return StepResult(self._widened(stepped.observations), stepped.rewards, stepped.ended, stepped.returns)
+        return StepResult(self._widen(stepped.observations), stepped.rewards, stepped.ended, stepped.returns)
 
-    def _widened(self, observations: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def _widen(self, observations: NDArray[np.uint8]) -> NDArray[np.uint8]:
         shown = np.zeros((self.count, *self.observation_shape), np.uint8)
         shown[:, : observations.shape[1]] = observations
         return shown

@@ -46,7 +46,7 @@ class MinAtar:
         self._last = [0] * self.count  # as MinAtar does, an action also sticks over the end of an episode
         self._steps = [0] * self.count
         self._returns = [0.0] * self.count
-        return self._observed()
+        return self._observe()
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
         """One step of all copies."""
@@ -66,9 +66,9 @@ class MinAtar:
                 finished.append(self._returns[i])
                 self._returns[i], self._steps[i] = 0.0, 0
                 game.reset()
-        return StepResult(self._observed(), rewards, ended, tuple(finished))
+        return StepResult(self._observe(), rewards, ended, tuple(finished))
 
-    def _observed(self) -> NDArray[np.uint8]:
+    def _observe(self) -> NDArray[np.uint8]:
         """What all copies show: `(count, channels, 10, 10)`, zeros and ones."""
         states = np.array([game.state() for game in self._games])
         return np.ascontiguousarray(states.transpose(0, 3, 1, 2)).view(np.uint8)

@@ -45,7 +45,7 @@ class Range:
         if not 0 < self.low <= self.high:
             raise bad_parameter("Range", "low", f"above 0 and at most high, {self.high}", self.low)
 
-    def drawn(self, random: np.random.Generator) -> float:
+    def draw(self, random: np.random.Generator) -> float:
         """A value at the start."""
         return math.exp(random.uniform(math.log(self.low), math.log(self.high)))
 
@@ -106,8 +106,7 @@ class Population(Generic[M]):
         self.settings = settings
         self.random = np.random.default_rng(derive_seed(seed, "population"))
         self.values = [
-            {name: between.drawn(self.random) for name, between in settings.ranges.items()}
-            for _ in range(settings.size)
+            {name: between.draw(self.random) for name, between in settings.ranges.items()} for _ in range(settings.size)
         ]
         self.members = [make_agent(dict(v), derive_seed(seed, "member", i)) for i, v in enumerate(self.values)]
         self.rounds = 0
@@ -122,7 +121,7 @@ class Population(Generic[M]):
         """All members advance, and their steps are counted together; where it is time, the worst are replaced."""
         steps = sum(member.advance() for member in self.members)
         self.rounds += 1
-        ranked = self._ranked()
+        ranked = self._rank()
         if ranked:
             self.best = ranked[-1]
         if self.rounds % self.settings.interval == 0:
@@ -133,7 +132,7 @@ class Population(Generic[M]):
         """The best member's policy as it is now."""
         return self.members[self.best].player(seed)
 
-    def _ranked(self) -> list[int]:
+    def _rank(self) -> list[int]:
         """The members whose scores are known, the worst first: by how often they are better than another at a level.
 
         Returns of different games have different scales, and the mean of the scores would be that of a few of them.

@@ -48,7 +48,7 @@ class Rainbow:
         if replay is None:
             self.replay = Replay(settings, environments.count, environments.observation_shape)
         else:
-            self.replay = replay.continued()
+            self.replay = replay.copy_for_another()
         trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
         if not trained:
             raise InputError("No parameter of the network requires a gradient, so there is nothing to learn.")
@@ -84,7 +84,7 @@ class Rainbow:
         correction = self.settings.correction
         correction += (1 - correction) * min(1.0, self.steps / self.settings.correction_steps)
         batch = self.replay.sample(self.settings.batch_size, correction, self.random).to(self.device)
-        wanted = self.wanted(batch)
+        wanted = self.target_distributions(batch)
         logits = self.network(batch.observations, self.noise)
         predicted = logits[torch.arange(len(wanted), device=self.device), batch.actions].log_softmax(dim=1)
         # The Kullback-Leibler divergence from the target, which is also the priority (Hessel2018, section 3).
@@ -102,7 +102,7 @@ class Rainbow:
         self._noted["loss"].append(loss.item())
 
     @torch.no_grad()
-    def wanted(self, batch: Batch) -> torch.Tensor:
+    def target_distributions(self, batch: Batch) -> torch.Tensor:
         """The target distributions `(n, atoms)`: the target network's, of the action that the network prefers."""
         preferred = mean(self.network(batch.next_observations, self.noise).softmax(dim=2), self.support).argmax(dim=1)
         rows = torch.arange(len(preferred), device=self.device)

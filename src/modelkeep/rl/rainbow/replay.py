@@ -115,7 +115,7 @@ class Replay:
         self.largest = max(self.largest, float(priorities.max()))
         self.tree.set(indices, priorities)
 
-    def continued(self) -> Replay:
+    def copy_for_another(self) -> Replay:
         """A copy for another agent, whose first step does not follow upon the last one here."""
         kept = copy.deepcopy(self)
         kept.unbroken = 0

@@ -14,7 +14,7 @@ from modelkeep.core.method import declare
 from modelkeep.zoo.datasets.archives import copy_whole
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 from modelkeep.zoo.datasets.photos import decode_photos
-from modelkeep.zoo.datasets.pretrained_files import CLASSES, read_imagenet_classes
+from modelkeep.zoo.datasets.weight_files import CLASSES, read_imagenet_classes
 
 _WHEEL = "foolbox-3.3.4-py3-none-any.whl"
 

@@ -46,9 +46,9 @@ class Summary(Result, kind="summary"):
         """A line per property, class and feature; of long lists the beginning."""
         lines = [("data", f"{self.name}, from {self.source}"), ("examples", f"{self.n:,} of shape {self.shape}")]
         counted = zip(self.classes, self.counts, strict=True)
-        lines += _beginning([(f"class {name}", f"{count:,} ({count / self.n:.1%})") for name, count in counted])
+        lines += _first_lines([(f"class {name}", f"{count:,} ({count / self.n:.1%})") for name, count in counted])
         ranges = zip(self.features or ("values",), self.low, self.high, self.mean, strict=True)
-        lines += _beginning([(name, f"{low:g} to {high:g}, mean {mean:.4g}") for name, low, high, mean in ranges])
+        lines += _first_lines([(name, f"{low:g} to {high:g}, mean {mean:.4g}") for name, low, high, mean in ranges])
         if self.features is not None:
             holes = ", ".join(f"{name} ({count:,})" for name, count in self.missing.items())
             lines.append(("missing", holes or "nothing"))
@@ -123,7 +123,7 @@ def _pictures(data: Data) -> tuple[tuple[str, ...], torch.Tensor]:
     return tuple(data.classes[int(label)] for label in chosen), pictures
 
 
-def _beginning(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _first_lines(lines: list[tuple[str, str]]) -> list[tuple[str, str]]:
     if len(lines) <= _MOST_LINES:
         return lines
     return [*lines[:_MOST_LINES], ("…", f"and {len(lines) - _MOST_LINES:,} more")]
