@@ -126,7 +126,7 @@ def test_what_never_answers_cleanly_is_checked(clean: int) -> None:
         name = trial.home.partition(":")[2]
         if name == "steal":
             return theft(0.5)
-        if name == "bound":
+        if name == "measure_bound":
             return {"bound": [0.2 if clean else 0.05] * 3 + [9], "by Jensen": 0.0, "error": [0.1, 0.1, 0.1, 9]}
         given = clean if trial.parameters["defence"] == SECRET else 20
         return {"distortion": [0.9, 0.4, 100], "clean answers": [given, 100], "different answers": 20}

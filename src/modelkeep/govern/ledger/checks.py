@@ -135,10 +135,9 @@ class CrossCheck:
                 received = _at_links(receiving.received, sender)
                 for link in sorted(sent.keys() | received.keys()):
                     if sent.get(link) != received.get(link):
-                        text = (
-                            f"{link[0].capitalize()} at stage {link[1]}, part {link[2]}: '{sender}' says it sent "
-                            f"{_describe(sent.get(link))}, '{receiver}' that it received {_describe(received.get(link))}."
-                        )
+                        where = f"{link[0].capitalize()} at stage {link[1]}, part {link[2]}"
+                        said = f"'{sender}' says it sent {_describe(sent.get(link))}"
+                        text = f"{where}: {said}, '{receiver}' that it received {_describe(received.get(link))}."
                         self.findings.add("crossing", sender, number, text, peer=receiver)
 
     def _check_head(self, number: int, consent: Consent, keeper: str) -> None:
