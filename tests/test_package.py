@@ -89,8 +89,8 @@ EXPORTS = {
         with_denoising
     """,
     "papers.saha2020.scenes": """
-        ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask covered execute picture
-        scene tokens
+        ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask draw_picture draw_scene
+        execute find_thing tokens
     """,
     "privacy": "DPSGD PrivatelyTrained",
     "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
