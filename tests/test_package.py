@@ -92,7 +92,7 @@ EXPORTS = {
         ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask draw_picture draw_scene
         execute find_thing tokens
     """,
-    "privacy": "DPSGD PrivatelyTrained",
+    "privacy": "DPSGD FindWeightLeak InvertModel Inverted PrivatelyTrained WeightLeak",
     "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture Table attack_page bias_page
