@@ -114,7 +114,9 @@ EXPORTS = {
         MinMax alexnet cnn_2c2f cnn_4c3f cnn_6c2f cnn_8c2f cnn_8c2f_full deep_cnn dense efficientnet_lite0 lenet
         names resnet50 resnet50_v1 shallow_cnn small_alexnet small_cnn small_liresnet small_resnet vgg16_bn
     """,
-    "zoo.datasets": "DataSet Summary Texts from_torch get info is_cached load load_texts names open summarise",
+    "zoo.datasets": """
+        DataSet Summary Texts from_huggingface from_torch get info is_cached load load_texts names open summarise
+    """,
 }
 MOST_NAMES = 600
 
