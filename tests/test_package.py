@@ -92,7 +92,7 @@ EXPORTS = {
         ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask draw_picture draw_scene
         execute find_thing tokens
     """,
-    "privacy": "DPSGD FindWeightLeak InvertModel Inverted PrivatelyTrained WeightLeak",
+    "privacy": "DPSGD PrivatelyTrained",
     "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture Table attack_page bias_page
@@ -112,11 +112,10 @@ EXPORTS = {
     """,
     "zoo.architectures": """
         MinMax alexnet cnn_2c2f cnn_4c3f cnn_6c2f cnn_8c2f cnn_8c2f_full deep_cnn dense efficientnet_lite0 lenet
-        names resnet50 resnet50_v1 shallow_cnn small_alexnet small_cnn small_liresnet small_resnet vgg16_bn
+        minilm names resnet50 resnet50_v1 shallow_cnn small_alexnet small_cnn small_liresnet small_resnet text_lstm
+        text_transformer vgg16_bn
     """,
-    "zoo.datasets": """
-        DataSet Summary Texts from_huggingface from_torch get info is_cached load load_texts names open summarise
-    """,
+    "zoo.datasets": "DataSet Summary Texts from_torch get info is_cached load load_texts names open summarise",
 }
 MOST_NAMES = 600
 

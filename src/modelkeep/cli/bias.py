@@ -64,7 +64,9 @@ def bias(
     if save is not None and save.suffix != ".safetensors":
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     loaded, examined = model_and_data(model, data, options)
-    chosen_on = training_data(data, train, options, "--mitigate chooses features on") if mitigate is not None else None
+    chosen_on = None
+    if mitigate is not None:
+        chosen_on = training_data(data, train, options, "--mitigate chooses features on", examined.tokenizer)
     mitigation = make_method(context) if mitigate is not None else None
     with progress.show():
         found = measure_bias(

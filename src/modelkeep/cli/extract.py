@@ -120,7 +120,7 @@ def extract(
             return remote
         return Scores(clean) if guard is None else Guarded(clean, guard)
 
-    pool = options.open(queries_from or data, part="train", shape=fresh().input_shape)
+    pool = options.open(queries_from or data, part="train", shape=fresh().input_shape, tokenizer=test.tokenizer)
     count = min(queries, len(pool))
     steal = Extract(
         pool,

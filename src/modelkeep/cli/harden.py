@@ -104,7 +104,7 @@ def harden(
         raise InputError("--defence belongs to --compare: it names the defences to compare.")
     loaded, examined = model_and_data(model, data, options)
     examined = examined.sample(min(examples, len(examined)), seed)
-    learned = training_data(data, train, options, "Hardening needs")
+    learned = training_data(data, train, options, "Hardening needs", examined.tokenizer)
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
     measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=radius)
     known = {each.name for each in options_of(chosen_method(context))}

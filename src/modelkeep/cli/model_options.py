@@ -15,6 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
+    from modelkeep.core.tokenizer import Tokenizer
 
 ModelSource = Annotated[
     str,
@@ -70,6 +71,14 @@ class ModelOptions:
         typer.Option(help="What to do with missing values; they are refused by default.", rich_help_panel=_TABLE),
     ] = None
 
+    text: Annotated[
+        str | None, typer.Option(help="The column with the texts, of a .csv or .jsonl file.", rich_help_panel=_TABLE)
+    ] = None
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="Its JSON file; by default the one beside the model.", rich_help_panel=_MODEL),
+    ] = None
+
     def card(self) -> dict[str, Any]:
         """What was said about the model, as fields of its card in JSON."""
         from modelkeep.core.errors import InputError
@@ -102,18 +111,48 @@ class ModelOptions:
         """The device."""
         return self.device or "cpu"
 
-    def open(self, source: str, *, part: Literal["train", "test"], shape: tuple[int, ...] | None = None) -> Data:
-        """Data that the user named, read as these options say."""
+    def find_tokenizer(self, model: str) -> Tokenizer | None:
+        """The tokenizer that was named, else the one beside the model's file; None where there is none."""
+        from modelkeep.zoo.tokenizers import read_tokenizer
+
+        if self.tokenizer is not None:
+            return read_tokenizer(self.tokenizer)
+        for file in (self.weights, Path(model)):
+            for place in (
+                () if file is None else (file.with_suffix(".tokenizer.json"), file.with_name("tokenizer.json"))
+            ):
+                if place.is_file():
+                    return read_tokenizer(place)
+        return None
+
+    def open(
+        self,
+        source: str,
+        *,
+        part: Literal["train", "test"],
+        shape: tuple[int, ...] | None = None,
+        tokenizer: Tokenizer | None = None,
+    ) -> Data:
+        """Data that the user named, read as these options say; texts by the model's tokenizer."""
+        from modelkeep.core.errors import InputError
         from modelkeep.zoo import datasets
 
-        return datasets.open(
+        found = datasets.open(
             source,
             label=self.label or "label",
             ignore=self.ignore or (),
             missing=self.missing or "refuse",
             part=part,
             shape=shape,
+            text=self.text,
+            tokenizer=tokenizer,
         )
+        if found.tokenizer is not None and tokenizer is None:
+            raise InputError(
+                f"'{source}' holds texts, and the model has no tokenizer beside it (MODEL.tokenizer.json or "
+                "tokenizer.json). Name the one that it was trained with: --tokenizer FILE."
+            )
+        return found
 
 
 def with_model_options(verb: Callable[..., None]) -> Callable[..., None]:
@@ -153,17 +192,19 @@ def model_and_data(model: str, data: str, options: ModelOptions) -> tuple[Model,
         # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
         sys.path.append(str(Path.cwd()))
     said = options.card()
-    examined = options.open(data, part="test", shape=options.shape)
+    examined = options.open(data, part="test", shape=options.shape, tokenizer=options.find_tokenizer(model))
     return Model.load(model, weights=options.weights, like=examined, device=options.place, **said), examined
 
 
-def training_data(data: str, train: str | None, options: ModelOptions, why: str) -> Data:
+def training_data(
+    data: str, train: str | None, options: ModelOptions, why: str, tokenizer: Tokenizer | None = None
+) -> Data:
     """What is learned or chosen on: never the data that the outcome is measured on."""
     from modelkeep.core.errors import InputError
 
     if train is None and Path(data).expanduser().exists():
         raise InputError(f"{why} the training data: name it with --train.")
-    return options.open(data if train is None else train, part="train")
+    return options.open(data if train is None else train, part="train", tokenizer=tokenizer)
 
 
 def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:

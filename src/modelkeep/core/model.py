@@ -227,6 +227,8 @@ class Model:
         defaults: dict[str, Any] = {}
         if like is not None:
             defaults = {"input_shape": like.input_shape, "classes": like.classes, "bounds": like.bounds}
+            if like.nest is not None:
+                defaults["inputs"] = like.nest
         module, found = formats.read(source, weights=weights, card=card, defaults=defaults)
         model = cls.from_card(module, found, device)
         model._try_once()

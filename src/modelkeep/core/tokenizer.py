@@ -8,6 +8,8 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
+from modelkeep.core.nest import Leaf, Nest
+
 CONTINUES = "##"
 """How a piece begins that continues the word before it, as in WordPiece: "token", "##izer"."""
 
@@ -46,6 +48,12 @@ class Tokenizer(Protocol):
     def to_json(self) -> str:
         """The whole tokenizer as JSON, from which it can be read again."""
         ...
+
+
+def nest_of(tokenizer: Tokenizer) -> Nest:
+    """The tensors that a model with this tokenizer takes: `Model(module, inputs=nest_of(tokenizer), …)`."""
+    shape = (tokenizer.length,)
+    return Nest((Leaf("input_ids", shape, "token", tokenizer.size), Leaf("attention_mask", shape, "mask")))
 
 
 def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:

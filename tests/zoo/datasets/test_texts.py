@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
+import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -93,3 +96,42 @@ def test_the_parts_of_an_e_mail() -> None:
 
 def _pairs(*parts: Texts) -> list[tuple[str, int]]:
     return [pair for part in parts for pair in zip(part.texts, part.y.tolist(), strict=True)]
+
+
+def test_your_own_csv_and_json_lines_give_the_same_data(tmp_path: Path) -> None:
+    rows = [("A good film, truly.", "pos", 1), ('Bad, "very" bad', "neg", 2), ("good\nagain", "pos", 3)]
+    table, lines = tmp_path / "mine.csv", tmp_path / "mine.jsonl"
+    with table.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerows([("review", "mood", "id"), *rows])
+    lines.write_text("".join(json.dumps(dict(zip(("review", "mood", "id"), row, strict=True))) + "\n" for row in rows))
+    first = datasets.open(table, text="review", label="mood")
+    assert first.classes == ("neg", "pos")
+    assert first.y.tolist() == [1, 0, 1]
+    assert torch.equal(first.x, datasets.open(lines, text="review", label="mood").x)
+    assert first.tokenizer is not None
+    assert first.nest is not None
+    ids = first.nest.unpack(first.x)["input_ids"][0].tolist()
+    assert first.tokenizer.decode(ids)[:5] == ["a", "good", "film", ",", "truly"]
+
+
+def test_classes_that_are_numbers_stand_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "stars.jsonl"
+    path.write_text("".join(json.dumps({"text": "a", "label": stars}) + "\n" for stars in (10, 9, 2)))
+    assert datasets.open(path).classes == ("2", "9", "10")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"text": "a"}', "Row 1 of bad.jsonl has nothing in the column 'label'"),
+        ("{", "Line 1 of bad.jsonl is no JSON"),
+        ("[1]", "Line 1 of bad.jsonl should be a JSON object"),
+        ("", "bad.jsonl holds no texts"),
+    ],
+)
+def test_a_bad_file_is_named_by_row(content: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(content)
+    with pytest.raises(DataError, match=says):
+        datasets.open(path)

@@ -17,16 +17,15 @@ from modelkeep.zoo.datasets import cache as _cache
 from modelkeep.zoo.datasets import catalogue, user_files
 from modelkeep.zoo.datasets.arrays import IN_MEMORY
 from modelkeep.zoo.datasets.dataset import DataSet, Part
-from modelkeep.zoo.datasets.other_datasets import from_huggingface, from_torch
 from modelkeep.zoo.datasets.summary import Summary, summarise
 from modelkeep.zoo.datasets.tables import Missing
-from modelkeep.zoo.datasets.texts import Texts
+from modelkeep.zoo.datasets.texts import Texts, read_texts
+from modelkeep.zoo.datasets.user_files import from_torch
 
 __all__ = [
     "DataSet",
     "Summary",
     "Texts",
-    "from_huggingface",
     "from_torch",
     "get",
     "info",
@@ -116,14 +115,17 @@ def open(
     part: Part = "train",
     shape: tuple[int, ...] | None = None,
     in_memory: int = IN_MEMORY,
+    text: str | None = None,
+    tokenizer: Tokenizer | None = None,
     cache: str | Path | None = None,
 ) -> Data:
     """Data from a file or folder of yours, or a built-in set by its name.
 
     Args:
         source: `.npz`, `.safetensors` or a folder of `.npy` (arrays x and y, optionally classes), `.csv` or
-            `.parquet` (a table with a label column), a folder with one sub-folder of pictures per class, pictures
-            without labels (a folder of them, or one), or the name of a built-in set.
+            `.parquet` (a table with a label column), `.csv` or `.jsonl` with a column of texts,
+            a folder with one sub-folder of pictures per class, pictures without labels (a folder of them, or one), or
+            the name of a built-in set.
         label: The column of a table that holds the class.
         ignore: Columns of a table to leave out.
         missing: What to do with missing values in a table: "refuse" them, "indicate" them by added features, or
@@ -133,13 +135,19 @@ def open(
             it they must be of one size.
         in_memory: Examples of yours that take up to this many bytes as float32 are read into memory. More of them
             stay on disk and are read when they are used, with the same results.
+        text: The column that holds the text, where your file has texts; all other columns but the label are left out.
+        tokenizer: What makes token ids of texts, as the model that reads them has it; without it, the commonest words
+            of these texts.
         cache: Where the built-in sets, fingerprints and unpacked arrays are kept.
     """
     path = Path(source).expanduser()
+    if path.exists() and (text is not None or path.suffix == ".jsonl"):
+        found = read_texts(path, text=text or "text", label=label)
+        return found.encode(tokenizer if tokenizer is not None else found.learn_tokenizer())
     if path.exists():
         return user_files.read(
             path, label=label, ignore=ignore, missing=missing, shape=shape, in_memory=in_memory, cache=cache
         )
     if isinstance(source, Path) or path.suffix or "/" in str(source):
         raise DataError(f"There is nothing at {source}.")
-    return load(str(source), part, cache=cache)
+    return load(str(source), part, tokenizer=tokenizer, cache=cache)

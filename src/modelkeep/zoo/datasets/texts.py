@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
-from modelkeep.core.tokenizer import Tokenizer
+from modelkeep.core.tokenizer import Tokenizer, nest_of
 from modelkeep.zoo.tokenizers import WordTokenizer
 
 _BLANKS = re.compile(r"\s+")
+_LONGEST = 1 << 24  # characters of one text in a CSV file
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,9 @@ class Texts:
 
     def encode(self, tokenizer: Tokenizer) -> Data:
         """The texts as a model with this tokenizer takes them."""
-        tensors = tokenizer.encode(self.texts)
-        x = torch.cat([tensors["input_ids"], tensors["attention_mask"]], dim=1).float()
-        return Data(x, self.y, self.classes, self.name, self.source)
+        nest = nest_of(tokenizer)
+        x = nest.pack(tokenizer.encode(self.texts))
+        return Data(x, self.y, self.classes, self.name, self.source, nest=nest, tokenizer=tokenizer)
 
     def learn_tokenizer(self, *, size: int = 20_000, length: int = 256) -> WordTokenizer:
         """A vocabulary of the commonest words of these texts; learn it from the training part alone."""
@@ -69,3 +74,51 @@ def collect(pairs: Iterable[tuple[str, str]], classes: Sequence[str] | None = No
     if unknown := sorted(set(labels.values()) - set(named)):
         raise DataError(f"The label '{unknown[0]}' is not among the classes {', '.join(named)}.")
     return Texts(tuple(labels), torch.tensor([numbers[label] for label in labels.values()], dtype=torch.int64), named)
+
+
+def read_texts(path: Path, *, text: str = "text", label: str = "label") -> Texts:
+    """The texts of a `.csv` with a header line, or of a `.jsonl` with an object on each line."""
+    if path.suffix not in (".csv", ".jsonl"):
+        raise DataError(f"Texts are read from .csv and .jsonl files. Got {path.name}.")
+    rows = _csv_rows(path) if path.suffix == ".csv" else _json_rows(path)
+    if not rows:
+        raise DataError(f"{path.name} holds no texts.")
+    texts, labels = [], []
+    for number, row in enumerate(rows, start=1):
+        if missing := [name for name in (text, label) if row.get(name) in (None, "")]:
+            columns = ", ".join(map(str, row))
+            raise DataError(
+                f"Row {number} of {path.name} has nothing in the column '{missing[0]}'. Its columns: {columns}. "
+                f"Name the column of the text with text={text!r} (--text), that of the class with label={label!r} "
+                "(--label)."
+            )
+        texts.append(str(row[text]))
+        labels.append(str(row[label]))
+    classes = sorted(set(labels), key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
+    numbers = {name: i for i, name in enumerate(classes)}
+    y = torch.tensor([numbers[name] for name in labels], dtype=torch.int64)
+    return Texts(tuple(texts), y, tuple(classes), path.stem, str(path.resolve()))
+
+
+def _csv_rows(path: Path) -> list[dict[str, Any]]:
+    csv.field_size_limit(_LONGEST)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return list(csv.DictReader(file, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path} cannot be read as CSV: {error}.") from error
+
+
+def _json_rows(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(f"Line {number} of {path.name} is no JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise DataError(f"Line {number} of {path.name} should be a JSON object. Got {type(row).__name__}.")
+        rows.append(row)
+    return rows

