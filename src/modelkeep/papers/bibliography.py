@@ -90,6 +90,7 @@ Orekondy2019 | Tribhuvanesh Orekondy, Bernt Schiele, Mario Fritz | Knockoff nets
 Orekondy2020 | Tribhuvanesh Orekondy, Bernt Schiele, Mario Fritz | Prediction poisoning: towards defenses against DNN model stealing attacks | ICLR
 Papernot2016 | Nicolas Papernot et al. | The limitations of deep learning in adversarial settings; Distillation as a defense to adversarial perturbations against deep neural networks | EuroS&P; S&P
 Papernot2017 | Nicolas Papernot et al. | Practical black-box attacks against machine learning | AsiaCCS
+Papernot2021 | Nicolas Papernot et al. | Tempered sigmoid activations for deep learning with differential privacy | AAAI
 Pintor2021 | Maura Pintor et al. | Fast minimum-norm adversarial attacks through adaptive norm constraints | NeurIPS
 Rony2019 | Jérôme Rony et al. | Decoupling direction and norm for efficient gradient-based L2 adversarial attacks and defenses | CVPR
 Ross2018 | Andrew Ross, Finale Doshi-Velez | Improving the adversarial robustness and interpretability of deep neural networks by regularizing their input gradients | AAAI

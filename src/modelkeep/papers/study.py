@@ -18,7 +18,7 @@ Size = Literal["small", "medium", "paper"]
 """`small` is a coffee break on two cores, `medium` a working day; `paper` has the paper's own settings."""
 
 # A package of each extra that trials import only when they run: a study that lacks it is refused before.
-_NEEDED = {"guard": "numba", "rl": "minatar", "completion": "optuna"}
+_NEEDED = {"guard": "numba", "private": "opacus", "rl": "minatar", "completion": "optuna"}
 
 
 @dataclass(frozen=True)
