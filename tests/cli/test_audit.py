@@ -45,11 +45,14 @@ def _finding(severity: Severity) -> Finding:
 @pytest.mark.parametrize(
     ("severities", "fail_on", "code"),
     [
-        ("high", "high", 2),
+        ("high", "high", 1),
         ("medium", "high", 0),
-        ("high", "medium", 2),
-        ("good,medium", "medium", 2),
-        ("low,unclear,good", "medium", 0),
+        ("high", "medium", 1),
+        ("good,medium", "medium", 1),
+        ("low,unclear,good", "medium", 3),
+        ("high,unclear", "high", 1),
+        ("low,good", "medium", 0),
+        ("unclear", "never", 0),
         ("high,medium", "never", 0),
     ],
 )

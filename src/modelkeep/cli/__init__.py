@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -13,12 +14,12 @@ from modelkeep.cli.bias import bias
 from modelkeep.cli.complete import complete
 from modelkeep.cli.demo import demo
 from modelkeep.cli.doctor import doctor
+from modelkeep.cli.ending import run
 from modelkeep.cli.explain import explain
 from modelkeep.cli.extract import ExtractCommand, extract
 from modelkeep.cli.harden import HardenCommand, harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
-from modelkeep.core.errors import ModelKeepError
 from modelkeep.core.version import __version__
 
 __all__ = ["app", "main"]
@@ -51,6 +52,24 @@ study.app.command(epilog="Example: modelkeep study plasticity --size small")(pap
 app.add_typer(study.app, name="study", cls=papers.Studies)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere in a command.")
+    ] = False,
+) -> None:
+    """What holds for all verbs; `run` looks for --debug itself."""
+
+
 @app.command()
 def version() -> None:
     """Print the version."""
@@ -58,14 +77,5 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command; what ModelKeep refuses on purpose is one sentence and exit code 1, not a traceback."""
-    try:
-        app()
-    except ModelKeepError as error:
-        typer.secho(f"modelkeep: {error}", fg="red", err=True)
-        sys.exit(1)
-    except SystemExit as stop:
-        # Typer makes an exit of Ctrl-C, and says nothing.
-        if isinstance(getattr(stop.__context__, "__cause__", None), KeyboardInterrupt):
-            typer.secho("modelkeep: stopped; what was finished is kept.", err=True)
-        raise
+    """Run the command; what it cannot do is one sentence and an exit code, not a traceback."""
+    sys.exit(run(app, sys.argv[1:]))

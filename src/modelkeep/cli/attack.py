@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from modelkeep.cli.ending import ExitCode
 from modelkeep.cli.method_options import list_methods, make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
@@ -88,7 +89,7 @@ def attack(
             drawn = _curve(found, chosen, loaded, examined, seed) if curve and isinstance(found, Attacked) else None
     except KeyboardInterrupt:
         typer.echo(f"Stopped. What was found is kept in {unfinished}; the same command goes on with it.", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.STOPPED) from None
     told, files = _write(found, drawn, Path(model).name, examined.name, out)
     shutil.rmtree(unfinished, ignore_errors=True)
     if as_json:

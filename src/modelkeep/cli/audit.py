@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from modelkeep.cli.ending import ExitCode
 from modelkeep.cli.model_options import (
     DataSource,
     ModelOptions,
@@ -44,7 +45,9 @@ def audit(
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
-    fail_on: Annotated[FailOn, typer.Option(help="Exit with 2 on a finding of this severity.")] = FailOn.never,
+    fail_on: Annotated[
+        FailOn, typer.Option(help="Exit with 1 on a finding of this severity; with 3 where too few examples say so.")
+    ] = FailOn.never,
     as_json: AsJson = False,
 ) -> None:
     """Check a model: is it right, can it be fooled, what does it look at?
@@ -64,11 +67,19 @@ def audit(
     with progress.show():
         result = run_audit(loaded, examined, settings, seed=seed, name=Path(model).name)
     conclude(result, out, as_json)
-    severities = {finding.severity for finding in result.findings}
-    if (fail_on == FailOn.high and "high" in severities) or (
-        fail_on == FailOn.medium and severities & {"high", "medium"}
-    ):
-        raise typer.Exit(2)
+    raise typer.Exit(_judge(result, fail_on))
+
+
+def _judge(result: Audit, fail_on: FailOn) -> ExitCode:
+    """Whether the gate holds; too few examples to say so is no pass."""
+    if fail_on is FailOn.never:
+        return ExitCode.DONE
+    failing = {"high"} if fail_on is FailOn.high else {"high", "medium"}
+    if any(finding.severity in failing for finding in result.findings):
+        return ExitCode.GATE
+    # What cannot be proved is never graver than low, so it hides nothing that the gate looks for.
+    doubts = [each for each in result.findings if each.severity == "unclear" and not each.id.startswith("certification.")]
+    return ExitCode.INCONCLUSIVE if doubts else ExitCode.DONE
 
 
 def conclude(result: Audit, out: Path, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from modelkeep.cli.model_options import (
     with_model_options,
 )
 from modelkeep.cli.verify import verify
+from modelkeep.core.errors import did_you_mean
 
 if TYPE_CHECKING:
     from modelkeep.certify.schema import Certificate
@@ -32,7 +33,8 @@ class _ModelOrCommand(TyperGroup):
     """`modelkeep certify MODEL …` certifies, without a further word; `modelkeep certify verify …` checks."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # click's own types, wherever Typer has them from
-        if args and args[0] not in (*self.commands, "--help"):
+        mistyped = args and args[0].isalpha() and not Path(args[0]).exists() and did_you_mean(args[0], self.commands)
+        if args and args[0] not in (*self.commands, "--help") and not mistyped:
             args = ["model", *args]
         return super().parse_args(ctx, args)
 
@@ -283,4 +285,4 @@ def _print(made: Certificate, record: Path, weights: Path) -> None:
     )
 
 
-app.command(epilog="Exit code 0: nothing fails; 1: something does.")(verify)
+app.command(epilog="Exit code 0: everything holds; 1: something fails; 3: something was not shown.")(verify)

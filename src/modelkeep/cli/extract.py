@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from modelkeep.cli.ending import ExitCode
 from modelkeep.cli.method_options import (
     Choice,
     chosen_method,
@@ -142,7 +143,7 @@ def extract(
     except KeyboardInterrupt:
         kept = f" The answers are kept in {out}; the same command goes on with them." if far else ""
         typer.echo(f"Stopped.{kept}", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.STOPPED) from None
     written = _write(found, drawn, out)
     if as_json:
         typer.echo(found.to_json())

@@ -37,6 +37,10 @@ class Studies(TyperGroup):
             args = ["run", *args]
         return super().resolve_command(ctx, args)
 
+    def further_names(self) -> list[str]:
+        """The names that stand in a command's place, for a name that was mistyped."""
+        return list(declarations("study"))
+
 
 class SizeName(StrEnum):
     """How large a study is."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from modelkeep.cli.ending import ExitCode
 from modelkeep.core.errors import StudyError
 from modelkeep.study.labels import labels
 from modelkeep.study.ledger import DEFAULT_PATH, Ledger
@@ -187,7 +188,7 @@ def run_shown(
     except KeyboardInterrupt:
         done = ledger.counts(study.name)["done"]
         typer.echo(f"Stopped. {done} of {len(study.trials)} trials are done; continue with: {command}", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.STOPPED) from None
 
 
 def warn_of_other_code(result: StudyResult, command: str) -> None:

@@ -42,7 +42,7 @@ def verify(
         typer.echo(report.to_json())
     else:
         _print_report(report)
-    raise typer.Exit(0 if report.accepted else 1)
+    raise typer.Exit(report.exit_code)
 
 
 def _print_report(report: Report) -> None:

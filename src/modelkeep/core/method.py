@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import wraps
 from inspect import signature
+from math import isfinite
 from shlex import quote
 from types import UnionType
 from typing import (
@@ -63,7 +64,9 @@ class Setting:
         'above 0 and at most 1'
         """
         words = {"at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
-        told = [f"{word} {limit:g}" for word, limit in words.items() if limit is not None]
+        told = [
+            f"{word} {limit:g}" if isfinite(limit) else "finite" for word, limit in words.items() if limit is not None
+        ]
         told += [f"one of {', '.join(map(repr, self.choices))}"] if self.choices else []
         return " and ".join(told)
 

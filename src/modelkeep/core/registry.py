@@ -6,13 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from modelkeep.core.errors import InputError, MissingExtra, ModelKeepError
+from modelkeep.core.errors import InputError, MissingExtra, ModelKeepError, did_you_mean
 from modelkeep.core.sources import module_text, search
 
 _ENTRY_POINTS = "modelkeep.methods"
@@ -80,8 +79,7 @@ def find(family: str, name: str) -> Declaration:
     known = declarations(family)
     name = next((each.name for each in known.values() if name in each.also), name)
     if name not in known:
-        near = get_close_matches(name, known, n=3, cutoff=0.5)
-        meant = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        meant = did_you_mean(name, known)
         raise InputError(f"There is no {family} '{name}'.{meant} There are: {', '.join(known) or 'none'}.")
     return known[name]
 

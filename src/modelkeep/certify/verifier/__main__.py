@@ -1,4 +1,4 @@
-"""The verifier as a command that needs no other part of ModelKeep; exit code 0 if nothing fails, else 1."""
+"""The verifier as a command that needs no other part of ModelKeep; exit code 0 if all holds, 1 if not, 3 if not all is shown."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def main() -> int:
         inputs = None if given.data is None else read_inputs(given.data)
     except Refused as error:
         sys.stderr.write(f"verifier: {error}\n")
-        return 1
+        return 4
     report = verify(given.certificate, weights=given.weights, inputs=inputs, signer=given.signer)
     sys.stdout.write((report.to_json() if given.json else _as_text(report)) + "\n")
-    return 0 if report.accepted else 1
+    return report.exit_code
 
 
 def _as_text(report: Report) -> str:

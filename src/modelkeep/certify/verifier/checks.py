@@ -49,6 +49,13 @@ class Report:
         """Whether no check fails."""
         return all(check.status != "fails" for check in self.checks)
 
+    @property
+    def exit_code(self) -> int:
+        """For the command line: 0 where everything holds, 1 where something fails, 3 where something is not shown."""
+        if not self.accepted:
+            return 1
+        return 0 if all(check.status == "holds" for check in self.checks) else 3
+
     def to_json(self) -> str:
         return json.dumps({"accepted": self.accepted, "verdict": self.verdict, **asdict(self)}, indent=1)
 
