@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +22,8 @@ SOURCE = Path(modelkeep.__file__).parent
 EXPORTS = {
     "": """
         Cut Data Estimate Labels Leaf Model ModelKeepError Nest Preprocessing Result Scores Slice Weights architectures
-        check_method datasets pretrained
+        attack audit bias certify check_method completion datasets explain extract govern guard harden pretrained privacy
+        report rl study training
     """,
     "attack": """
         APGD BIM CW DDN FAB FGSM FMN ILCM JSMA LBFGS LEAST_LIKELY PGD UPSET APGDTargeted Attack Attacked
@@ -159,7 +163,81 @@ def test_a_lazy_package_lists_its_names_and_refuses_others() -> None:
         assert getattr(modelkeep, name).__name__.rpartition(".")[2] == name
     assert dir(modelkeep) == sorted(modelkeep.__all__)
     with pytest.raises(AttributeError, match="module 'modelkeep' has no attribute 'nothing'"):
-        _ = modelkeep.nothing
+        _ = modelkeep.nothing  # type: ignore[attr-defined]
+
+
+def test_the_rooms_are_there_after_a_plain_import_and_are_loaded_on_first_use() -> None:
+    code = (
+        "import sys, modelkeep; assert 'modelkeep.attack' not in sys.modules;"
+        "assert {'attack', 'explain', 'training'} <= set(dir(modelkeep));"
+        "print(modelkeep.attack.PGD.__name__, 'modelkeep.explain' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["PGD", "False"]
+    rooms = {folder.parent.name for folder in SOURCE.glob("*/__init__.py")} - {"cli", "core", "papers", "zoo"}
+    assert rooms <= set(modelkeep.__all__)
+
+
+def _public_callables() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for package, names in EXPORTS.items():
+        module = import_module(f"modelkeep.{package}".rstrip("."))
+        for name in names.split():
+            thing = getattr(module, name)
+            if inspect.isclass(thing):
+                for method, function in inspect.getmembers(thing, inspect.isroutine):
+                    if method == "__call__" or not method.startswith("_"):
+                        yield f"{package}.{name}.{method}", function
+            elif inspect.isfunction(thing):
+                yield f"{package}.{name}", thing
+
+
+def test_a_seed_that_is_a_keyword_is_0_by_default() -> None:
+    seeds = {
+        name: inspect.signature(function).parameters["seed"]
+        for name, function in _public_callables()
+        if "seed" in _parameters(function)
+    }
+    assert len(seeds) > 60
+    keywords = {name: seed for name, seed in seeds.items() if seed.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert [name for name, seed in keywords.items() if seed.default != 0] == []
+    assert seeds[".Data.sample"].default == 0
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of a property, or of what is written in C
+        return {}
+
+
+USER_SCRIPT = """
+import modelkeep
+from modelkeep import Data, Model
+
+train: Data = modelkeep.datasets.load("digits")
+model: Model = Model.load("model.onnx", like=train)
+part, rest = train.split(0.5, 0.5)
+attacked: modelkeep.attack.Attacked = modelkeep.attack.PGD(radius=0.1)(model, part.sample(10))
+fitted = modelkeep.training.fit(model, rest, modelkeep.training.cross_entropy, modelkeep.training.Recipe(epochs=1))
+reveal_type(fitted)
+reveal_type(attacked.draw())
+modelkeep.attack.PGD(radius="far")
+modelkeep.nothing
+"""
+
+
+def test_type_checkers_see_everything(tmp_path: Path) -> None:
+    """A user's script, checked strictly: in the house's folder, whose cache `make check` has filled."""
+    script = tmp_path / "mine.py"
+    script.write_text(USER_SCRIPT)
+    command = [sys.executable, "-m", "mypy", "--strict", str(script)]
+    run = subprocess.run(command, cwd=SOURCE.parents[1], capture_output=True, text=True)
+    told = [line.partition("mine.py:")[2] for line in run.stdout.splitlines() if "mine.py:" in line]
+    assert len(told) == 4, run.stdout + run.stderr
+    assert 'note: Revealed type is "modelkeep.training.history.Fitted"' in told[0]
+    assert "matplotlib.figure.Figure" in told[1]
+    assert 'incompatible type "str"; expected "float"' in told[2]
+    assert 'Module has no attribute "nothing"' in told[3]
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -8,6 +8,20 @@ from modelkeep.core.lazy import attach
 from modelkeep.core.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from modelkeep import attack as attack
+    from modelkeep import audit as audit
+    from modelkeep import bias as bias
+    from modelkeep import certify as certify
+    from modelkeep import completion as completion
+    from modelkeep import explain as explain
+    from modelkeep import extract as extract
+    from modelkeep import govern as govern
+    from modelkeep import guard as guard
+    from modelkeep import harden as harden
+    from modelkeep import report as report
+    from modelkeep import rl as rl
+    from modelkeep import study as study
+    from modelkeep import training as training
     from modelkeep.core.access import Labels, Scores, Weights
     from modelkeep.core.card import Preprocessing
     from modelkeep.core.contract import check_method
@@ -36,10 +50,25 @@ __all__ = [
     "Slice",
     "Weights",
     "architectures",
+    "attack",
+    "audit",
+    "bias",
+    "certify",
     "check_method",
+    "completion",
     "datasets",
+    "explain",
+    "extract",
+    "govern",
+    "guard",
+    "harden",
     "pretrained",
+    "report",
+    "rl",
+    "study",
+    "training",
 ]
 
 # Loaded on first use, so that `import modelkeep` and `modelkeep --help` start at once.
-__getattr__, __dir__ = attach(__name__)
+if not TYPE_CHECKING:  # a type checker shall know these names and no others
+    __getattr__, __dir__ = attach(__name__)

@@ -114,11 +114,11 @@ def test_help_teaches_the_settings_of_a_method(modelkeep: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (("--method", "magic"), 1, "There is no attack 'magic'"),
-        (("--method", "pgd"), 1, "The attack 'pgd' needs --radius"),
-        (("--attack", "deepfool", "--eps", "1"), 2, "No such option: --eps"),
-        (("--attack", "deepfool", "--norm", "l1"), 2, "'l1' is not one of 'l2', 'linf'"),
-        (("--attack", "fgsm", "--eps", "1", "--steps", "3"), 2, "No such option: --steps"),
+        (("--method", "magic"), 2, "There is no attack 'magic'"),
+        (("--method", "pgd"), 2, "The attack 'pgd' needs --radius"),
+        (("--attack", "deepfool", "--eps", "1"), 2, "There is no option --eps."),
+        (("--attack", "deepfool", "--norm", "l1"), 2, "--norm must be one of l2, linf. Got 'l1'."),
+        (("--attack", "fgsm", "--eps", "1", "--steps", "3"), 2, "There is no option --steps."),
     ],
     ids=["no such attack", "no radius", "no radius wanted", "no such norm", "no such setting"],
 )
@@ -132,7 +132,7 @@ def test_what_is_not_heeded_is_refused(
 
 def test_without_a_model_it_says_what_to_do(modelkeep: Run) -> None:
     run = modelkeep("attack")
-    assert run.code == 1
+    assert run.code == 2
     assert "modelkeep attack MODEL --data DATA" in run.err
 
 

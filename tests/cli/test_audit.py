@@ -85,5 +85,5 @@ def test_it_names_the_report_and_the_gravest_findings(
 
 def test_an_unknown_attack_is_named_with_its_nearest(modelkeep: Run, digits_model: Path) -> None:
     run = modelkeep("audit", digits_model, "--data", "digits", "--examples", "4", "--attack", "pdg")
-    assert run.code == 1
+    assert run.code == 2
     assert "There is no attack 'pdg'. Did you mean 'pgd'" in run.err

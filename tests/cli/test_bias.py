@@ -67,7 +67,7 @@ def test_training_data_of_ones_own(modelkeep: Run, cancer_model: Path, tmp_path:
         np.savez(tmp_path / name, x=data.x.numpy(), y=data.y.numpy(), classes=np.array(data.classes))
     command = ["bias", cancer_model, "--data", "test.npz", "--mitigate", "parity"]
     run = modelkeep(*command)
-    assert run.code == 1
+    assert run.code in (2, 4)
     assert "name it with --train" in run.err
     assert modelkeep(*command, "--train", "train.npz").code == 0
     own = found_in(tmp_path / "modelkeep-out")
@@ -104,7 +104,7 @@ def test_mistakes_are_one_sentence(modelkeep: Run, digits_model: Path, tmp_path:
                                    message: str) -> None:  # fmt: skip
     (tmp_path / "file").touch()
     run = modelkeep("bias", digits_model, "--data", "digits", *arguments)
-    assert run.code == 1
+    assert run.code in (2, 4)
     assert message in run.err
     assert run.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -115,7 +115,7 @@ def test_what_cannot_be_done_is_said(modelkeep: Run, digits_model: Path, tmp_pat
         (("verify", "c.json", "--data", "other.npz"), "inputs in an array 'x'"),
     ):
         run = modelkeep("certify", *arguments)
-        assert run.code == 1
+        assert run.code in (2, 4)
         assert says in " ".join(run.err.split())
 
 

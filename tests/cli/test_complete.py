@@ -119,12 +119,12 @@ def test_a_model_that_changed_is_another_model(small_model: Path) -> None:
 )
 def test_errors_say_what_to_do(modelkeep: Run, small_model: Path, options: tuple[str, ...], message: str) -> None:
     refused = modelkeep("complete", small_model, "--data", "digits", *options)
-    assert refused.code == 1
+    assert refused.code == 2
     assert message in refused.err.replace("\n", " ")
 
 
 def test_own_test_data_need_own_training_data(modelkeep: Run, small_model: Path, tmp_path: Path) -> None:
     (tmp_path / "test.npz").touch()
     refused = modelkeep("complete", small_model, "--data", tmp_path / "test.npz")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "name it with --train" in refused.err

@@ -132,7 +132,7 @@ def test_methods_of_feature_maps_choose_the_last_one(modelkeep: Run, digits_mode
     (at,) = explained(tmp_path / "modelkeep-out" / "explain.json").slices
     assert at.place.name == "conv2_pool"
     run = modelkeep("explain", cancer_model, "--data", "breast-cancer", "--method", "grad-cam", *FEW)
-    assert run.code == 1
+    assert run.code in (2, 4)
     assert "this network has none" in run.err
 
 
@@ -219,7 +219,7 @@ def test_a_module_that_is_called_twice_needs_a_number(modelkeep: Run, tmp_path: 
     )
     command = ["explain", "twice:Twice", "--data", "breast-cancer", *FAST]
     run = modelkeep(*command, "--slice", "inner")
-    assert run.code == 1
+    assert run.code in (2, 4)
     assert "called 2 times" in run.err
     run = modelkeep(*command, "--slice", "inner#0", "--slice", "inner#1")
     assert run.code == 0, run.err
@@ -247,7 +247,7 @@ def test_mistakes_are_one_sentence(modelkeep: Run, digits_model: Path, tmp_path:
                                    message: str) -> None:  # fmt: skip
     (tmp_path / "file").touch()
     run = modelkeep("explain", digits_model, "--data", "digits", *FEW, *arguments)
-    assert run.code == 1
+    assert run.code in (2, 4)
     assert message in run.err
     assert run.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -255,7 +255,7 @@ def test_mistakes_are_one_sentence(modelkeep: Run, digits_model: Path, tmp_path:
 
 def test_data_of_another_model_is_refused(modelkeep: Run, digits_model: Path) -> None:
     run = modelkeep("explain", digits_model, "--data", "breast-cancer", *FAST)
-    assert run.code == 1
+    assert run.code in (2, 4)
     assert "takes inputs of shape (1, 8, 8)" in run.err
 
 
@@ -293,5 +293,5 @@ def test_the_model_is_never_a_pickle(modelkeep: Run, tmp_path: Path) -> None:
     kept: Any = nn.Linear(2, 2).state_dict()
     torch.save(kept, tmp_path / "model.pt")
     run = modelkeep("explain", "model.pt", "--data", "digits")
-    assert run.code == 1
+    assert run.code in (2, 4)
     assert "is a pickle" in run.err

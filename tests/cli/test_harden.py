@@ -57,5 +57,5 @@ def test_what_cannot_be_done_is_said(modelkeep: Run, digits_model: Path, tmp_pat
         (("--data", "digits", "--save", "model.bin"), "saved as a '.safetensors' file"),
     ):
         run = modelkeep("harden", digits_model, "--eps", "0.1", *options)
-        assert run.code == 1
+        assert run.code in (2, 4)
         assert says in " ".join(run.err.split())

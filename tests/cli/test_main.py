@@ -52,23 +52,25 @@ def test_the_readers_own_model_and_data_in_one_line(tmp_path: Path) -> None:
              classes=np.array(["a", "b", "c"]))  # fmt: skip
     command = ["audit", "mine:network", "--weights", "mine.safetensors", "--data", "mine.npz", "--examples", "8"]
     run = modelkeep(*command, "--fail-on", "high", folder=tmp_path)
-    assert run.returncode == 2, run.stderr  # an untrained network is a finding of high severity
+    assert run.returncode == 1, run.stderr  # an untrained network is a finding of high severity
     assert "no better than always guessing" in run.stdout
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "message", "code"),
     [
-        (["audit", "nothing.safetensors", "--data", "digits"], "modelkeep: There is no file 'nothing.safetensors'."),
-        (["audit", "x.safetensors", "--data", "digitz"], "modelkeep: "),
-        (["audit", "x.safetensors", "--data", "digits", "--input-shape", "a,b"], "--input-shape"),
-        (["study", "list"], "modelkeep: "),
+        (["audit", "nothing.safetensors", "--data", "digits"], "modelkeep: There is no file 'nothing.safetensors'.", 4),
+        (["audit", "x.safetensors", "--data", "digitz"], "Did you mean 'digits'?", 2),
+        (["audit", "x.safetensors", "--data", "digits", "--input-shape", "a,b"], "--input-shape", 2),
+        (["study", "list"], "modelkeep: ", 4),
     ],
 )
-def test_mistakes_are_sentences_and_not_tracebacks(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_mistakes_are_sentences_and_not_tracebacks(
+    arguments: list[str], message: str, code: int, tmp_path: Path
+) -> None:
     run = modelkeep(*arguments, folder=tmp_path)
-    assert run.returncode == 1
+    assert run.returncode == code
     assert message in run.stderr
     assert "Traceback" not in run.stderr
     assert run.stdout == ""
@@ -93,4 +95,5 @@ def test_the_doctor_knows_what_is_here_and_what_is_not(tmp_path: Path) -> None:
     assert parts["tenseal"]["enables"] == "planned: running a model on encrypted data"
     assert all(part["enables"] and part["remedy"] for part in found["parts"])
     people = modelkeep("doctor", folder=tmp_path)
-    assert "missing" in people.stdout or "Everything is installed" in people.stdout
+    assert "Works here" in people.stdout
+    assert len(people.stdout.splitlines()) <= 20

@@ -102,7 +102,7 @@ def test_a_stopped_run_goes_on_where_it_was(project: Path) -> None:
 
 def test_a_failed_trial_is_marked_and_the_command_fails(project: Path) -> None:
     done = run("--size", "paper", "--processes", "1")
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "missing" in done.stdout
     assert "1 of 3 trials failed. See why with: modelkeep study show tiny-paper-seed-0 --trial" in done.stderr
 
@@ -131,7 +131,7 @@ def test_a_study_can_be_run_by_its_name_alone(project: Path) -> None:
     assert log(project) == ["1", "2", "3"]
     unknown = subprocess.run([*MODELKEEP[:-2], "tinny"], capture_output=True, text=True, timeout=PATIENCE)
     assert unknown.returncode == 2
-    assert "No such command 'tinny'" in unknown.stderr
+    assert "There is no command 'tinny'. Did you mean 'tiny'?" in unknown.stderr
 
 
 def test_papers_lists_them_with_the_full_titles() -> None:
@@ -168,7 +168,7 @@ def test_listing_imports_no_study_and_a_missing_extra_is_named_in_a_sentence(pro
     assert "guard-times" in without_extras("papers").stdout
     for name, extra in (("guard-times", "guard"), ("agents", "rl"), ("completion-modulation", "completion")):
         refused = without_extras("run", name)
-        assert refused.returncode == 1
+        assert refused.returncode == 4
         assert refused.stderr.startswith(f"modelkeep: The study '{name}' needs the package")
         assert f"modelkeep[{extra}]" in refused.stderr
         assert len(refused.stderr.strip().splitlines()) <= 3

@@ -46,4 +46,5 @@ __all__ = [
 ]
 
 # Loaded on first use: the verifier in this package must run where there is no torch.
-__getattr__, __dir__ = attach(__name__)
+if not TYPE_CHECKING:  # a type checker shall know these names and no others
+    __getattr__, __dir__ = attach(__name__)

@@ -34,7 +34,7 @@ def train_certified(
     data: Data,
     radius: float,
     *,
-    seed: int,
+    seed: int = 0,
     guarantee: Guarantee | None = None,
     norm: Norm = "l2",
     objective: CertifiedObjective | None = None,

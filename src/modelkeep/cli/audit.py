@@ -78,7 +78,9 @@ def _judge(result: Audit, fail_on: FailOn) -> ExitCode:
     if any(finding.severity in failing for finding in result.findings):
         return ExitCode.GATE
     # What cannot be proved is never graver than low, so it hides nothing that the gate looks for.
-    doubts = [each for each in result.findings if each.severity == "unclear" and not each.id.startswith("certification.")]
+    doubts = [
+        each for each in result.findings if each.severity == "unclear" and not each.id.startswith("certification.")
+    ]
     return ExitCode.INCONCLUSIVE if doubts else ExitCode.DONE
 
 

@@ -1,4 +1,4 @@
-"""`modelkeep doctor`: what is installed, what is missing, and what each missing part would enable."""
+"""`modelkeep doctor`: what works here, and what one install would add."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+# For people who work on ModelKeep itself, or planned.
+_NOT_OFFERED = ("encrypt", "private", "docs", "bench", "dev")
 _ENABLES = {
+    "core": "explain, attack, harden, certify, bias, complete, audit, data and study",
+    "text": "text classifiers, with the tokenizers and networks of Hugging Face",
     "formats": "reading ONNX models, Parquet tables and data sets in R's format",
     "guard": "defences against theft, stealing to measure it, and serving a model behind ModelGuard",
     "govern": "splitting a model between parties that consent to every pass",
@@ -47,27 +50,33 @@ class Part:
     remedy: str
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="print JSON for machines")] = False) -> None:
-    """Say what is installed, what is missing, and which capability each missing part would enable."""
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False) -> None:
+    """Say what works here, and what one install would add."""
     parts = [*_packages(), *_programs()]
     machine = _machine()
     if as_json:
         typer.echo(json.dumps({"machine": machine, "parts": [asdict(part) for part in parts]}, indent=2))
         return
-    console = Console()
-    console.print("  ".join(f"[bold]{name}[/bold] {value}" for name, value in machine.items()))
-    table = Table("", "part", "enables", "here", "missing")
-    for group in dict.fromkeys(part.group for part in parts):
-        members = [part for part in parts if part.group == group]
-        here = ", ".join(f"{part.name} {part.version}" for part in members if part.version)
-        missing = ", ".join(part.name for part in members if not part.version)
-        mark = "[yellow]–[/yellow]" if missing else "[green]✓[/green]"
-        table.add_row(mark, group, members[0].enables, here, missing)
-    console.print(table)
-    remedies = dict.fromkeys(part.remedy for part in parts if part.version is None)
-    console.print("Everything is installed." if not remedies else "To install what is missing:", highlight=False)
-    for remedy in remedies:
-        console.print(f"  {remedy}", markup=False, highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(" · ".join(f"{name} [bold]{value}[/bold]" for name, value in machine.items()))
+    missing = {part.group for part in parts if part.version is None}
+    groups = dict.fromkeys(part.group for part in parts if part.group in _ENABLES and part.group not in _NOT_OFFERED)
+    lacks = [group for group in groups if group in missing]
+    console.print("\n[bold]Works here[/bold]")
+    for group in groups:
+        if group not in missing:
+            console.print(f"  [green]✓[/green] {group:<11} {_ENABLES[group]}")
+    if lacks:
+        console.print("\n[bold]One install would add[/bold]")
+    for group in lacks:
+        console.print(f"  [yellow]–[/yellow] {group:<11} {_ENABLES[group]}")
+    if lacks:
+        console.print(f"  pip install 'modelkeep[{','.join(lacks)}]'", markup=False)
+    programs = [part for part in parts if part.group.startswith("program")]
+    marks = {True: "[green]✓[/green]", False: "[yellow]–[/yellow]"}
+    found = "  ".join(f"{part.name} {marks[part.version is not None]}" for part in programs)
+    console.print(f"\nPrograms that fetch data or run tests: {found}")
+    console.print("Versions of every package: modelkeep doctor --json", markup=False)
 
 
 def _packages() -> list[Part]:
@@ -80,7 +89,7 @@ def _packages() -> list[Part]:
         if name == "modelkeep" or name in found:
             continue
         remedy = f"pip install 'modelkeep[{group}]'" if extra else "pip install modelkeep"
-        found[name] = Part(name, group, _version(name), _ENABLES.get(group, "everything"), remedy)
+        found[name] = Part(name, group, _version(name), _ENABLES.get(group, group), remedy)
     return list(found.values())
 
 

@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
 import typer
 

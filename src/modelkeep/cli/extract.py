@@ -163,11 +163,12 @@ def _remote(url: str, key_file: Path | None, rate: float | None, returns: Return
 
 
 def _architecture(name: str | None) -> Architecture | None:
-    from modelkeep.core.errors import InputError
+    from modelkeep.core.errors import InputError, did_you_mean
     from modelkeep.zoo import architectures
 
     if name is not None and name not in architectures.names():
-        raise InputError(f"There is no architecture '{name}'. There are: {', '.join(architectures.names())}.")
+        meant = did_you_mean(name, architectures.names())
+        raise InputError(f"There is no architecture '{name}'.{meant} There are: {', '.join(architectures.names())}.")
     return None if name is None else getattr(architectures, name)
 
 

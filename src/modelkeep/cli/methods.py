@@ -25,7 +25,7 @@ def methods(
     * `modelkeep methods attack pgd` (its settings)
     """
     from modelkeep.cli.study import print_table
-    from modelkeep.core.errors import InputError
+    from modelkeep.core.errors import InputError, did_you_mean
     from modelkeep.core.registry import declarations, families, find
 
     if name:
@@ -36,7 +36,8 @@ def methods(
             print_table(rows, list(COLUMNS))
         return
     if family and family not in families():
-        raise InputError(f"There is no family '{family}'. There are: {', '.join(families())}.")
+        meant = did_you_mean(family, families())
+        raise InputError(f"There is no family '{family}'.{meant} There are: {', '.join(families())}.")
     found = [each for one in ([family] if family else families()) for each in declarations(one).values()]
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in found]))

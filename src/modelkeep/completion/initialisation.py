@@ -30,7 +30,7 @@ SCHEMES = tuple(_DRAW)
 """The schemes of T4: all but "own"."""
 
 
-def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int) -> None:
+def reset(module: nn.Module, part: Part, *, scheme: Scheme = "own", seed: int = 0) -> None:
     """Put θ_0² in the place of θ_N²: draw the missing part anew, and keep everything else to the bit.
 
     `scheme` is for weights, that is for parameters of two dimensions and more. Biases, normalisations and their

@@ -108,7 +108,7 @@ def modulate(
     search_seeds: Sequence[int],
     final_seeds: Sequence[int],
     held_out_seeds: Sequence[int],
-    seed: int,
+    seed: int = 0,
     storage: str | Path | None = None,
 ) -> Modulation:
     """Search `space` with this number of trials, then compare what was found with the `baseline` on `held_out_seeds`.

@@ -134,7 +134,7 @@ def cuts_around(model: Model, part: Part) -> tuple[Place | None, Place | None]:
 
 
 def record(
-    model: Model, part: Part, data: Data, *, passes: int, batch_size: int, seed: int, training: bool
+    model: Model, part: Part, data: Data, *, passes: int, batch_size: int, seed: int = 0, training: bool
 ) -> Recording:
     """What crosses around `part` in `passes` passes of the trained model, here in one process.
 

@@ -35,7 +35,7 @@ def train_and_measure(
     recipe: Recipe,
     *,
     objective: Objective | OwnGradients = cross_entropy,
-    seed: int,
+    seed: int = 0,
     checkpoint: Path | None = None,
 ) -> Curve:
     """Train `model` in place, as `fit` does; its error rate on `held_out` at 0 and at each `recipe.evaluate_every`.
@@ -63,7 +63,7 @@ def train_and_measure(
 
 
 def train_from_scratch(
-    model: Model, data: Data, held_out: Data, recipe: Recipe, *, seed: int, checkpoint: Path | None = None
+    model: Model, data: Data, held_out: Data, recipe: Recipe, *, seed: int = 0, checkpoint: Path | None = None
 ) -> RetrainedModel:
     """T: the training of such a model from scratch. `model` gives the architecture only, and is not changed."""
     fresh = Model.from_card(deepcopy(model.module), model.card, model.device)

@@ -11,6 +11,7 @@ import torch
 from modelkeep.core.errors import DataError, InputError, unknown_class
 from modelkeep.core.examples import Stored, in_parts, read, read_ahead
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.html import data_html
 from modelkeep.core.nest import Nest
 from modelkeep.core.tokenizer import Tokenizer
 
@@ -75,6 +76,9 @@ class Data:
     def __repr__(self) -> str:
         return f"Data({self.name!r}, n={len(self)}, shape={self.input_shape}, classes={len(self.classes)})"
 
+    def _repr_html_(self) -> str:
+        return data_html(self)
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         """The shape of one example."""
@@ -104,13 +108,13 @@ class Data:
         """The first `n` examples, or all of them where there are fewer."""
         return replace(self, x=self.x[:n], y=self.y[:n])
 
-    def sample(self, n: int, seed: int) -> Data:
+    def sample(self, n: int, seed: int = 0) -> Data:
         """`n` examples drawn without replacement."""
         if not 0 <= n <= len(self):
             raise InputError(f"Cannot draw {n} examples from the {len(self)} of '{self.name}'.")
         return self.take(_permutation(len(self), seed)[:n])
 
-    def split(self, *shares: float, seed: int) -> tuple[Data, ...]:
+    def split(self, *shares: float, seed: int = 0) -> tuple[Data, ...]:
         """Disjoint random parts, one per share; every class keeps its share of each part.
 
         >>> data = Data(torch.zeros(10, 2), torch.tensor([0, 1] * 5), ("a", "b"))

@@ -76,8 +76,16 @@ class SliceError(ModelKeepError):
     """A place in the network is unknown or ambiguous, or cannot be cut exactly."""
 
 
+class UnknownPlace(SliceError, InputError):
+    """The network has no place of the name, or no call of the number, that the caller gave."""
+
+
 class DataError(ModelKeepError):
     """A data set cannot be found, fetched, read or trusted."""
+
+
+class UnknownData(DataError, InputError):
+    """There is no data set of the name that the caller gave."""
 
 
 class TrainingError(ModelKeepError):
@@ -165,7 +173,9 @@ def unknown_class(owner: str, name: str, classes: Sequence[str]) -> InputError:
     Traceback (most recent call last):
     modelkeep.core.errors.InputError: The model has no class 'catt'. Did you mean 'cat'? Its classes: cat, dog.
     """
-    return InputError(f"{owner} has no class '{name}'.{did_you_mean(name, classes)} Its classes: {join_names(classes)}.")
+    return InputError(
+        f"{owner} has no class '{name}'.{did_you_mean(name, classes)} Its classes: {join_names(classes)}."
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -177,7 +187,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     " Did you mean 'mnist'?"
     """
     plain = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), plain, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), plain, n=3, cutoff=0.6)
     # A guess much worse than the best one only distracts.
     best = [each for each in near if _likeness(name, each) >= _likeness(name, near[0]) - 0.15]
     return f" Did you mean {' or '.join(repr(plain[each]) for each in best)}?" if best else ""

@@ -8,7 +8,8 @@ A package says once where its names live, in the block that type checkers read, 
         from modelkeep.certify.gloro import GloRoNet
 
     __all__ = ["GloRoNet"]
-    __getattr__, __dir__ = attach(__name__)
+    if not TYPE_CHECKING:  # a type checker shall know these names and no others
+        __getattr__, __dir__ = attach(__name__)
 """
 
 from __future__ import annotations

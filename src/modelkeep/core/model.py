@@ -19,6 +19,7 @@ from modelkeep.core.card import Card, Preprocessing, class_names
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError, unknown_class
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.html import model_html
 from modelkeep.core.nest import Nest
 from modelkeep.core.slices.pieces import Piece, pieces
 
@@ -96,6 +97,9 @@ class Model:
         count = sum(p.numel() for p in self.module.parameters())
         name = type(self.module).__name__
         return f"Model({name}, {self.input_shape} → {len(self.classes)} classes, {count:,} parameters)"
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """The bare pass, for inner loops: logits `(n, classes)` with gradients and without checks."""

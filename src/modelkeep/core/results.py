@@ -17,6 +17,7 @@ import torch
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from modelkeep.core.errors import InputError, ResultError
+from modelkeep.core.html import result_html
 from modelkeep.core.sources import search
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Estimate:
     def bootstrap(
         cls,
         samples: Sequence[float] | np.ndarray[Any, Any],
-        seed: int,
+        seed: int = 0,
         statistic: Callable[..., Any] = np.mean,
         *,
         resamples: int = 2000,
@@ -169,6 +170,9 @@ class Result:
         # A user's class without a kind is stored by its place, and must stay there.
         cls._kind = kind or f"{cls.__module__}.{cls.__qualname__}"
         Result._kinds[cls._kind] = cls
+        # Set here, where `dataclass` finds it: its own would print every tensor in full.
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
 
     @classmethod
     def kind(cls) -> str:
@@ -217,6 +221,14 @@ class Result:
     def __rich__(self) -> Table:
         return self.table()
 
+    def __repr__(self) -> str:
+        """The kind of result and its first rows, in one line."""
+        rows = [" ".join(f"{label}: {value}".split()) for label, value in self.rows()[:_BRIEF]]
+        return f"{type(self).__name__}({'; '.join(rows)})"
+
+    def _repr_html_(self) -> str:
+        return result_html(self)
+
     def __str__(self) -> str:
         from rich.console import Console
 
@@ -261,6 +273,7 @@ _VERBS = {
     "mitigation": "bias MODEL --data DATA --mitigate",
     "measurement": "",
 }
+_BRIEF = 3  # rows in a result's repr
 _KIND = re.compile(r'^class \w+\(\w+, kind="(?P<kind>[^"]+)"', re.MULTILINE)
 
 

@@ -55,4 +55,5 @@ __all__ = [
 ]
 
 # Loaded on first use: a person who withdraws consent must not wait for torch.
-__getattr__, __dir__ = attach(__name__)
+if not TYPE_CHECKING:  # a type checker shall know these names and no others
+    __getattr__, __dir__ = attach(__name__)

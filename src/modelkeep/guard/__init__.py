@@ -54,4 +54,5 @@ __all__ = [
 ]
 
 # Imported on first use: numba, which compiles the guards, takes a second to import.
-__getattr__, __dir__ = attach(__name__)
+if not TYPE_CHECKING:  # a type checker shall know these names and no others
+    __getattr__, __dir__ = attach(__name__)

@@ -69,7 +69,7 @@ def evade(
     radius: float,
     steps: int = 100,
     targets: int = 3,
-    seed: int,
+    seed: int = 0,
 ) -> Evaded:
     """Look for inputs within `radius` that the model gets wrong and the detector does not flag.
 

@@ -29,7 +29,7 @@ def train_detector(
     network: nn.Module | None = None,
     recipe: Recipe | None = None,
     false_positive_rate: float = 0.05,
-    seed: int,
+    seed: int = 0,
 ) -> Detector:
     """A network that learns to tell clean inputs from those of `attack`, at the input or at a slice of the model.
 

@@ -127,7 +127,7 @@ def explain_examples(
     sheets: int = 0,
     labelled: bool = True,
     name: str = "",
-    seed: int,
+    seed: int = 0,
 ) -> Explanations:
     """Explain the examples of `data` at `index`: each of `quantities` at each of `places`, by one explainer.
 

@@ -110,7 +110,7 @@ def learn(
     steps: int,
     evaluate_every: int,
     episodes: int,
-    seed: int,
+    seed: int = 0,
     checkpoint: str | Path | None = None,
 ) -> Learned:
     """Let `agent` learn for `steps` environment steps, and play in `judge` on a fixed grid of steps.

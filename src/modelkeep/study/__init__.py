@@ -38,4 +38,5 @@ __all__ = [
 ]
 
 # Loaded on first use: `modelkeep study list` needs the ledger and no torch.
-__getattr__, __dir__ = attach(__name__)
+if not TYPE_CHECKING:  # a type checker shall know these names and no others
+    __getattr__, __dir__ = attach(__name__)

@@ -38,7 +38,7 @@ def fit(
     objective: Objective | OwnGradients,
     recipe: Recipe,
     *,
-    seed: int,
+    seed: int = 0,
     held_out: Data | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 60.0,

@@ -40,7 +40,7 @@ def test_two_parties_train_refuse_ask_and_are_audited(modelkeep: Run, tmp_path: 
         told("withdraw", "bob", "--reason", "the contract has ended")
         for verb in ("train", "infer"):
             ran = modelkeep("govern", verb, "alice", "--data", "digits")
-            assert ran.code == 1
+            assert ran.code in (2, 4)
             assert "the contract has ended" in ran.err
         assert not (tmp_path / "answers.npz").exists()
         assert set(told("status", "bob")["withdrawn"]) == {"train", "evaluate", "infer"}
@@ -92,7 +92,7 @@ def test_who_does_not_sign_changes_nothing(modelkeep: Run, tmp_path: Path, monke
     before = (tmp_path / "new.json").read_text()
     monkeypatch.setattr("typer.confirm", lambda question: False)
     ran = modelkeep("govern", "sign", "new.json", "--folder", "alice")
-    assert ran.code == 1
+    assert ran.code in (2, 4)
     assert "Not signed" in ran.err
     assert "piece 2, the labels" in ran.out
     assert (tmp_path / "new.json").read_text() == before
@@ -113,7 +113,7 @@ def test_an_agreement_that_was_altered_after_a_signature_is_not_completed(modelk
     del values["signatures"]["bob"]
     (tmp_path / "altered.json").write_text(json.dumps(values))
     ran = modelkeep("govern", "sign", "altered.json", "--folder", "bob", "--yes")
-    assert ran.code == 1
+    assert ran.code in (2, 4)
     assert "signature of 'alice' is not under this agreement" in ran.err
     assert Agreement.read(tmp_path / "bob" / "agreement.json").seed == 0
 
@@ -172,7 +172,7 @@ def test_a_draft_that_cannot_be_is_refused_in_a_sentence(
 ) -> None:
     (tmp_path / "bad.json").write_text('{"purposes": ["sell"]}')
     ran = _draft(modelkeep, *more)
-    assert ran.code == 1
+    assert ran.code == 2
     assert sentence in " ".join(ran.err.split())
     assert not (tmp_path / "drafted.json").exists()
 
@@ -234,6 +234,6 @@ def test_a_folder_without_an_agreement_cannot_start_and_ctrl_c_stays_as_it_was(m
     modelkeep("govern", "init", "alice")
     for verb in ("serve", "status"):
         ran = modelkeep("govern", verb, "alice")
-        assert ran.code == 1
+        assert ran.code in (2, 4)
         assert "agreement" in ran.err
     assert signal.getsignal(signal.SIGINT) is before

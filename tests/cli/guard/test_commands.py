@@ -31,7 +31,7 @@ def test_init_writes_settings_that_check_reads(modelkeep: Run, digits_model: Pat
     assert "gRPC     127.0.0.1:8001" in ran.out
     assert not list(tmp_path.glob("*.sqlite3"))  # to check opens nothing
     again = modelkeep("guard", "init")
-    assert (again.code, "not overwritten" in again.err) == (1, True)
+    assert (again.code, "not overwritten" in again.err) == (4, True)
 
 
 def test_check_shows_the_epoch_and_what_changes_it(modelkeep: Run, settings: Path) -> None:
@@ -53,7 +53,7 @@ def test_check_shows_the_epoch_and_what_changes_it(modelkeep: Run, settings: Pat
 def test_check_names_every_error(modelkeep: Run, settings: Path) -> None:
     settings.write_text('[model]\nname = "digits"\n[server]\nprot = 1\n[defence]\nname = "modelgard-s"\n')
     ran = modelkeep("guard", "check", settings)
-    assert ran.code == 1
+    assert ran.code in (2, 4)
     assert "has 3 errors:" in ran.err
     assert "Did you mean 'port'?" in ran.err
     assert "Traceback" not in ran.err
@@ -77,7 +77,7 @@ def test_check_names_every_error(modelkeep: Run, settings: Path) -> None:
 )
 def test_what_cannot_be_done_is_a_sentence(modelkeep: Run, arguments: tuple[str, ...], sentence: str) -> None:
     ran = modelkeep("guard", *arguments)
-    assert ran.code == 1
+    assert ran.code in (2, 4)
     assert sentence in ran.err
     assert "Traceback" not in ran.err
 
@@ -86,7 +86,9 @@ def test_the_options_are_those_of_the_guard(modelkeep: Run) -> None:
     told = modelkeep("guard", "serve", "--defence", "mad", "--help").out
     assert all(option in told for option in ("--surrogate", "--epsilon", "--exact"))
     assert "--decimals" not in told
-    assert "No such option: --epsilon" in modelkeep("guard", "serve", "m", "--defence", "none", "--epsilon", "1").err
+    assert (
+        "There is no option --epsilon." in modelkeep("guard", "serve", "m", "--defence", "none", "--epsilon", "1").err
+    )
     needs = modelkeep("guard", "serve", "m", "--defence", "mad").err
     assert "defence.surrogate is missing: The thief's network" in needs
     listed = modelkeep("guard", "serve", "--list").out
@@ -107,7 +109,7 @@ def test_a_key_is_shown_once_and_only_its_hash_is_kept(modelkeep: Run, tmp_path:
     assert key not in written
     assert hash_key(key).hex() not in written
     twice = modelkeep("guard", "keys", "add", "alice")
-    assert (twice.code, "keys rotate alice" in twice.err) == (1, True)
+    assert (twice.code, "keys rotate alice" in twice.err) == (4, True)
     store.close()
 
 
@@ -128,7 +130,7 @@ def test_rotation_keeps_both_keys_until_the_old_ones_are_revoked(
 
     monkeypatch.setattr("sys.stdin", io.StringIO("mk_mistyped\n"))
     mistyped = modelkeep("guard", "keys", "revoke", "alice", "--keep")
-    assert (mistyped.code, "nothing was revoked" in mistyped.err) == (1, True)
+    assert (mistyped.code, "nothing was revoked" in mistyped.err) == (4, True)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{new}\n"))
     assert "revoked 1 of the keys" in modelkeep("guard", "keys", "revoke", "alice", "--keep").out
     assert not valid(old)

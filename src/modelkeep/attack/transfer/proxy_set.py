@@ -53,7 +53,7 @@ class ProxySet(Result, kind="proxy-set"):
         return drawn
 
 
-def proxy_set(view: Scores, candidates: Data, *, seed: int) -> ProxySet:
+def proxy_set(view: Scores, candidates: Data, *, seed: int = 0) -> ProxySet:
     """Choose the candidates that look like the target's training data by its answers to them (Saha2020, eq. 2.8).
 
     That data is unknown, so D is unsupervised: a mixture of two Gaussians over the sorted log-probabilities of the

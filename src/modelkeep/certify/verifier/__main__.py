@@ -1,4 +1,4 @@
-"""The verifier as a command that needs no other part of ModelKeep; exit code 0 if all holds, 1 if not, 3 if not all is shown."""
+"""The verifier as a command without the rest of ModelKeep. Exit code 0: all holds; 1: one fails; 3: not all shown."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Distillation(Procedure):
     temperature: float = setting("The temperature of the probabilities.", default=1.0, above=0, below=float("inf"))
     title = "distilled"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         view = Scores(problem.model, budget=len(problem.data))
         # The softmax of logits / T is that of log p / T.
         log_probs = view.probs(problem.data.x).clamp_min(_LEAST_PROBABILITY).log()

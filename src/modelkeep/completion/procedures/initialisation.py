@@ -32,5 +32,5 @@ class Initialisation(Procedure):
         """Each scheme."""
         return tuple(cls(scheme=scheme) for scheme in SCHEMES)
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         return retrain(problem, problem.initial_model(seed, self.scheme), seed=seed, checkpoint=checkpoint)

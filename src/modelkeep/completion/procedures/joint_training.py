@@ -17,7 +17,7 @@ class JointTraining(Procedure):
 
     title = "joint"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         return retrain(problem, problem.initial_model(seed), seed=seed, checkpoint=checkpoint)
 
 
@@ -27,7 +27,7 @@ class FrozenTraining(Procedure):
 
     title = "rest frozen"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         model = problem.initial_model(seed)
         with only_missing(model.module, problem.part) as trainable:
             recipe = replace(problem.recipe, trainable=trainable)

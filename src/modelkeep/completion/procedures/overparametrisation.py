@@ -48,7 +48,7 @@ class Overparametrisation(Procedure):
         """Without and with a ReLU."""
         return cls(), cls(between="relu")
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         model = problem.initial_model(seed)
         pairs = overparametrise(model.module, problem.part, width=self.width, between=self.between, seed=seed)
         found = retrain(problem, model, seed=seed, checkpoint=checkpoint)

@@ -36,7 +36,7 @@ class Procedure(ABC):
         return (cls(),)
 
     @abstractmethod
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         """Complete the problem's model."""
 
 

@@ -53,7 +53,7 @@ class RateSearch(Procedure):
         if not self.warm_ups:
             raise bad_parameter("RateSearch", "warm_ups", "False, True or both", self.warm_ups)
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         plan = self.plan(problem)
         candidates = {
             i: _Candidate(factor, warm_up, problem.initial_model(seed))

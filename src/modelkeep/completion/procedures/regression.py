@@ -35,7 +35,7 @@ class Regression(Procedure):
     learning_rate: float = setting("Adam's learning rate in the first phase.", default=0.03)
     title = "regressed on what crossed"
 
-    def __call__(self, problem: Problem, *, seed: int, checkpoint: Path | None = None) -> RetrainedModel:
+    def __call__(self, problem: Problem, *, seed: int = 0, checkpoint: Path | None = None) -> RetrainedModel:
         recording, recipe, data = problem.recording, problem.recipe, problem.data
         if recording is None:
             raise InputError("T6 learns from a recording. Give the problem one: record(model, part, data, …).")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from modelkeep.core.errors import SliceError
+from modelkeep.core.errors import Remedy, UnknownPlace, did_you_mean, join_names
 
 
 @dataclass(frozen=True)
@@ -45,18 +44,24 @@ def first_tensor(returned: Any) -> torch.Tensor:
 def which_call(name: str, call: int | None, calls: int) -> int:
     """The call to cut after; a module that is called more than once has no default."""
     if call is None and calls > 1:
-        raise SliceError(
-            f"'{name}' is called {calls} times in one pass. Say after which call to cut: call=0 … call={calls - 1}."
+        raise UnknownPlace(
+            f"'{name}' is called {calls} times in one pass.",
+            remedy=Remedy(
+                f"Say after which call to cut: call=0 … call={calls - 1}.",
+                f"Say after which call to cut: {name}#0 … {name}#{calls - 1}.",
+            ),
         )
     chosen = call or 0
     if not 0 <= chosen < calls:
-        raise SliceError(f"'{name}' is called {calls} time{'s' * (calls != 1)} in one pass; there is no call={call}.")
+        raise UnknownPlace(f"'{name}' is called {calls} time{'s' * (calls != 1)} in one pass; there is no call={call}.")
     return chosen
 
 
-def unknown_place(name: str, why: str, known: Iterable[str]) -> SliceError:
+def unknown_place(name: str, why: str, known: Iterable[str]) -> UnknownPlace:
     """The error for a place where the network cannot be cut, with the nearest names."""
     names = list(known)
-    near = difflib.get_close_matches(name, names, n=3) or names[:8]
-    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-    return SliceError(f"Cannot cut at '{name}': {why}.{hint} model.slices() lists all places.")
+    near = did_you_mean(name, names) or (f" There are: {join_names(names, most=8)}." if names else "")
+    return UnknownPlace(
+        f"Cannot cut at '{name}': {why}.{near}",
+        remedy=Remedy("model.slices() lists all places.", "modelkeep explain --list-slices lists all places."),
+    )

@@ -73,7 +73,7 @@ def learn_concept(
     name: str,
     call: int | None = None,
     batch_size: int = 64,
-    seed: int,
+    seed: int = 0,
 ) -> Concept:
     """The direction at the slice that tells `examples` of a concept from `others`, and how well it does.
 

@@ -135,7 +135,7 @@ def advise(
     batch: int = 64,
     most_overhead: float = 2.0,
     completing: Completing | None = None,
-    seed: int,
+    seed: int = 0,
 ) -> Advice:
     """Recommend a cut between a party with the inputs and one with the labels.
 

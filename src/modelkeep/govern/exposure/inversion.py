@@ -105,7 +105,7 @@ def invert(
     steps: int = 300,
     prior: float = 0.3,
     recipe: Recipe = RECIPE,
-    seed: int,
+    seed: int = 0,
 ) -> Inversion:
     """Reconstruct `count` inputs of `data` from what crosses the cut after `slice`.
 

@@ -60,7 +60,7 @@ def infer_labels(
     attack: LabelAttack = "direction",
     count: int = 512,
     known: int = 1,
-    seed: int,
+    seed: int = 0,
 ) -> LabelLeak:
     """Find the labels of `count` examples of `data` from the gradients that come back over the cut after `slice`.
 

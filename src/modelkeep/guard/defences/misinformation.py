@@ -72,7 +72,7 @@ def reverse_cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: 
     return (logits.logsumexp(dim=1) - others.logsumexp(dim=1)).mean()
 
 
-def misinform(model: Model, data: Data, recipe: Recipe, *, seed: int) -> Model:
+def misinform(model: Model, data: Data, recipe: Recipe, *, seed: int = 0) -> Model:
     """A misinformation model: the architecture of `model` with fresh weights, trained to be wrong on `data`.
 
     >>> from torch import nn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from modelkeep.core import registry
-from modelkeep.core.errors import DataError, InputError
+from modelkeep.core.errors import DataError, InputError, UnknownData
 from modelkeep.zoo.datasets.dataset import DataSet
 
 
@@ -20,7 +20,7 @@ def find(name: str) -> DataSet:
     try:
         declaration = registry.find("dataset", plain)
     except InputError as error:
-        raise DataError(str(error)) from None
+        raise UnknownData(str(error)) from None
     dataset = declaration.load()
     if not isinstance(dataset, DataSet):
         raise DataError(f"The dataset '{plain}' must be a DataSet. {declaration.home} is {dataset!r}.")

@@ -42,7 +42,7 @@ class Texts:
         chosen = torch.as_tensor(index, dtype=torch.int64)
         return replace(self, texts=tuple(self.texts[i] for i in chosen.tolist()), y=self.y[chosen])
 
-    def split(self, *shares: float, seed: int) -> tuple[Texts, ...]:
+    def split(self, *shares: float, seed: int = 0) -> tuple[Texts, ...]:
         """Disjoint random parts, as `Data.split` makes them."""
         numbers = Data(torch.arange(len(self), dtype=torch.float32)[:, None], self.y, self.classes, self.name)
         return tuple(self.take(part.x[:, 0].long()) for part in numbers.split(*shares, seed=seed))
