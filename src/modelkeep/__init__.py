@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from modelkeep import govern as govern
     from modelkeep import guard as guard
     from modelkeep import harden as harden
+    from modelkeep import privacy as privacy
     from modelkeep import report as report
     from modelkeep import rl as rl
     from modelkeep import study as study
@@ -63,6 +64,7 @@ __all__ = [
     "guard",
     "harden",
     "pretrained",
+    "privacy",
     "report",
     "rl",
     "study",
