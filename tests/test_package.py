@@ -96,7 +96,7 @@ EXPORTS = {
         ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask draw_picture draw_scene
         execute find_thing tokens
     """,
-    "privacy": "DPSGD PrivatelyTrained",
+    "privacy": "DPSGD FindWeightLeak InvertModel Inverted PrivatelyTrained WeightLeak",
     "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture Table attack_page bias_page
@@ -119,7 +119,9 @@ EXPORTS = {
         minilm names resnet50 resnet50_v1 shallow_cnn small_alexnet small_cnn small_liresnet small_resnet text_lstm
         text_transformer vgg16_bn
     """,
-    "zoo.datasets": "DataSet Summary Texts from_torch get info is_cached load load_texts names open summarise",
+    "zoo.datasets": """
+        DataSet Summary Texts from_huggingface from_torch get info is_cached load load_texts names open summarise
+    """,
 }
 MOST_NAMES = 600
 

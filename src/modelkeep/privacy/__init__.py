@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from modelkeep.privacy.inversion import Inverted, InvertModel
 from modelkeep.privacy.private_training import DPSGD, PrivatelyTrained
+from modelkeep.privacy.weight_leakage import FindWeightLeak, WeightLeak
 
-__all__ = ["DPSGD", "PrivatelyTrained"]
+__all__ = ["DPSGD", "FindWeightLeak", "InvertModel", "Inverted", "PrivatelyTrained", "WeightLeak"]

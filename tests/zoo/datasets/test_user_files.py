@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from modelkeep.core.errors import DataError
 from modelkeep.zoo import datasets
+from modelkeep.zoo.datasets.table_files import read_csv
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 3, 5, 4), dtype=np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
@@ -73,6 +74,12 @@ def test_a_damaged_npz(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"PK\x03\x04 and no more")
     with pytest.raises(DataError, match=r"cannot be read as \.npz"):
         datasets.open(tmp_path / "a.npz")
+
+
+def test_columns_are_read_in_their_order(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("b,a\n1,x\n2,\n")
+    columns = read_csv(tmp_path / "t.csv")
+    assert [(name, list(values)) for name, values in columns.items()] == [("b", [1.0, 2.0]), ("a", ["x", None])]
 
 
 def test_csv_and_parquet_give_the_same(tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import avg_pool2d
 
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate
-
-_WINDOW = 7
+from modelkeep.core.similarity import ssim
 
 
 def relative_error(truth: torch.Tensor, guess: torch.Tensor, mean: torch.Tensor, seed: int) -> Estimate:
@@ -38,19 +36,7 @@ def reidentification_rate(truth: torch.Tensor, guess: torch.Tensor) -> Estimate:
 
 
 def similarity(truth: torch.Tensor, guess: torch.Tensor, span: float, seed: int) -> Estimate | None:
-    """The mean SSIM (Wang2004) of pictures `(n, c, h, w)` with values of that `span`; None for anything else.
-
-    Windows of 7×7 pixels with equal weights (of the picture's size where that is smaller) that lie wholly inside.
-    """
+    """The mean SSIM of pictures `(n, c, h, w)` with values of that `span`; None for anything else."""
     if truth.ndim != 4 or min(truth.shape[2:]) < 2:
         return None
-    side = min(_WINDOW, *truth.shape[2:])
-    size, a, b = side * side, truth.double(), guess.double()
-    mean_a, mean_b = avg_pool2d(a, side, 1), avg_pool2d(b, side, 1)
-    unbiased = size / (size - 1)
-    var_a = unbiased * (avg_pool2d(a * a, side, 1) - mean_a**2)
-    var_b = unbiased * (avg_pool2d(b * b, side, 1) - mean_b**2)
-    both = unbiased * (avg_pool2d(a * b, side, 1) - mean_a * mean_b)
-    c1, c2 = (0.01 * span) ** 2, (0.03 * span) ** 2
-    maps = (2 * mean_a * mean_b + c1) * (2 * both + c2) / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))
-    return Estimate.bootstrap(maps.flatten(1).mean(dim=1).cpu().numpy(), seed)
+    return Estimate.bootstrap(ssim(truth, guess, span).cpu().numpy(), seed)

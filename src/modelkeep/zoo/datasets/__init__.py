@@ -17,15 +17,16 @@ from modelkeep.zoo.datasets import cache as _cache
 from modelkeep.zoo.datasets import catalogue, user_files
 from modelkeep.zoo.datasets.arrays import IN_MEMORY
 from modelkeep.zoo.datasets.dataset import DataSet, Part
+from modelkeep.zoo.datasets.other_datasets import from_huggingface, from_torch
 from modelkeep.zoo.datasets.summary import Summary, summarise
 from modelkeep.zoo.datasets.tables import Missing
 from modelkeep.zoo.datasets.texts import Texts, read_texts
-from modelkeep.zoo.datasets.user_files import from_torch
 
 __all__ = [
     "DataSet",
     "Summary",
     "Texts",
+    "from_huggingface",
     "from_torch",
     "get",
     "info",

@@ -10,9 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from modelkeep.core import progress
 from modelkeep.core.errors import DataError
+
+# What Pillow calls pictures without colours.
+GREY_MODES = ("1", "L", "LA")
 
 
 def decode_photos(
@@ -34,9 +38,7 @@ def decode_photos(
     with progress.task("decode pictures", total=count) as task:
         for index, (name, encoded) in enumerate(pictures):
             with _open_picture(name, io.BytesIO(encoded)) as image:
-                if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255 without a word.
-                    raise DataError(f"{name} has more than 8 bits per channel. Convert it to 8 bits first.")
-                array = _array(image, colour, crop, size, fit)
+                array = picture_array(name, image, colour, crop, size, fit)
             if x is None:
                 # Filled in place: a list of tensors and its stack would need the memory twice.
                 x, first = torch.empty(count, *array.shape), name
@@ -52,10 +54,16 @@ def decode_photos(
     return x.div_(255)
 
 
+def decode_file(path: Path, colour: bool, fit: tuple[int, int] | None = None) -> NDArray[np.uint8]:
+    """The picture at `path` as `(channels, height, width)` bytes; cropped in the middle and scaled to `fit`."""
+    with _open_picture(str(path), path) as image:
+        return picture_array(str(path), image, colour, fit=fit)
+
+
 def is_grey(path: Path) -> bool:
     """Whether the picture at `path` has no colours."""
     with _open_picture(str(path), path) as image:
-        return image.mode in ("1", "L", "LA")
+        return image.mode in GREY_MODES
 
 
 @contextmanager
@@ -70,14 +78,17 @@ def _open_picture(name: str, file: Path | io.BytesIO) -> Iterator[Any]:
         raise DataError(f"The picture {name} cannot be read: {error}.") from error
 
 
-def _array(
+def picture_array(
+    name: str,
     image: Any,
     colour: bool,
-    crop: tuple[int, int, int, int] | None,
-    size: tuple[int, int] | None,
-    fit: tuple[int, int] | None,
-) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    crop: tuple[int, int, int, int] | None = None,
+    size: tuple[int, int] | None = None,
+    fit: tuple[int, int] | None = None,
+) -> NDArray[np.uint8]:
     """One picture as `(channels, height, width)` bytes."""
+    if image.mode.startswith(("I", "F")):  # Pillow would cut them off at 255 without a word.
+        raise DataError(f"{name} has more than 8 bits per channel. Convert it to 8 bits first.")
     if crop is not None:
         image = image.crop(crop)
     image = image.convert("RGB" if colour else "L")
