@@ -26,7 +26,7 @@ each_network = pytest.mark.parametrize(("name", "arguments"), NETWORKS)
 
 def build(name: str, arguments: dict[str, Any]) -> Model:
     torch.manual_seed(0)
-    module = {"text_lstm": text_lstm, "text_transformer": text_transformer}[name](**arguments)
+    module = text_lstm(**arguments) if name == "text_lstm" else text_transformer(**arguments)
     return Model(
         module,
         inputs=nest_of(TOKENIZER),
