@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,6 +17,7 @@ from modelkeep import Data, Estimate, Model, ModelKeepError, Result
 from modelkeep.audit import Audit, Settings, audit, audit_page
 from modelkeep.audit.accuracy import CheckAccuracy
 from modelkeep.audit.influence import CheckInfluence
+from modelkeep.core import examples
 from modelkeep.core.errors import InputError
 from modelkeep.explain.places import last_inner_place
 from modelkeep.report.measure import percent
@@ -228,3 +230,16 @@ def test_nonsense_is_refused(subject: tuple[Model, Data]) -> None:
             Settings(**wrong)
     with pytest.raises(InputError, match="takes inputs of shape"):
         audit(subject[0], datasets.load("breast-cancer", "test"), SMALL, seed=0)
+
+
+def test_an_audit_of_data_that_do_not_fit_into_memory_is_the_same(
+    subject: tuple[Model, Data], report: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, data = subject
+    np.savez(tmp_path / "digits.npz", x=data.x.numpy(), y=data.y.numpy(), classes=np.array(data.classes))
+    stored = datasets.open(tmp_path / "digits.npz", in_memory=0, cache=tmp_path)
+    monkeypatch.setattr(examples, "MOST_BYTES", 4 * 64 * 100)  # a hundred of the 359 digits
+    monkeypatch.setattr(examples, "PART_BYTES", 4 * 64 * 30)
+    found = audit(model, replace(stored, name=data.name), SMALL, seed=0)
+    assert found.provenance.data == report.provenance.data
+    assert [(s.measures, s.findings) for s in found.sections] == [(s.measures, s.findings) for s in report.sections]

@@ -16,7 +16,7 @@ from torch import nn
 
 from modelkeep.core import examples
 from modelkeep.core.errors import DataError
-from modelkeep.core.examples import Stored, in_parts, read, read_ahead
+from modelkeep.core.examples import Stored, in_parts, mean_and_spread, read, read_ahead
 
 X = torch.rand(7, 3, 2, generator=torch.Generator().manual_seed(0))
 
@@ -164,3 +164,19 @@ def test_it_goes_to_other_processes_unread() -> None:
     again = pickle.loads(pickle.dumps(chosen))  # noqa: S301
     assert source.count == 0
     assert torch.equal(read(again), X[[3, 1]])
+
+
+def test_moments_of_what_does_not_fit_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([1e-3, 1.0, 1e4]) + 100
+    mean, spread = mean_and_spread(x)
+    assert torch.equal(mean, x.double().mean(dim=0))
+    assert torch.equal(spread, x.double().std(dim=0, correction=0))
+    whole = mean_and_spread(Stored(Counted(x)))
+    assert torch.equal(whole[0], mean)
+    monkeypatch.setattr(examples, "MOST_BYTES", 4 * 3 * 20)
+    monkeypatch.setattr(examples, "PART_BYTES", 4 * 3 * 7)
+    source = Counted(x)
+    parts = mean_and_spread(Stored(source))
+    torch.testing.assert_close(parts[0], mean, rtol=1e-13, atol=0)
+    torch.testing.assert_close(parts[1], spread, rtol=1e-9, atol=0)
+    assert source.count == 50

@@ -32,7 +32,7 @@ class CheckInfluence:
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Explain a few of the data."""
         looked_at = data.sample(min(self.examples, len(data)), seed)
-        still = (data.x == data.x[:1]).all(dim=0)
+        still = _never_vary(data)
         place = self.slice if self.slice is not None else last_inner_place(model)
         shown = explain_examples(
             model,
@@ -62,6 +62,17 @@ class CheckInfluence:
             (_inner_picture(model, data, place, seed),) if place is not None else (),
             shown,
         )
+
+
+def _never_vary(data: Data) -> torch.Tensor:
+    """Which values of an input are the same in all examples; most data show after a few batches that none are."""
+    first = data.rows([0])
+    still = torch.ones(data.input_shape, dtype=torch.bool)
+    for x, _ in data.batches(512):
+        still &= (x == first).all(dim=0)
+        if not still.any():
+            break
+    return still
 
 
 def _constant_features_finding(share: Estimate, count: int, total: int) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from modelkeep.core.errors import QueryBudget, bad_parameter
+from modelkeep.core.examples import Stored, in_parts
 from modelkeep.core.model import Model
 
 
@@ -49,9 +50,10 @@ class Labels:
         return self._logits(x).argmax(dim=1)
 
     def _logits(self, x: torch.Tensor) -> torch.Tensor:
-        x = self._model.check_inputs(x)
+        if not isinstance(x, Stored):  # what is stored is checked part by part
+            x = self._model.check_inputs(x)
         self._spend(len(x))
-        return torch.cat([self._model.logits(x[i : i + self._chunk]) for i in range(0, len(x), self._chunk)])
+        return torch.cat([self._model.logits(part) for part in in_parts(x, self._chunk)])
 
     def _spend(self, count: int) -> None:
         check_budget(self.budget, self._queries, count)

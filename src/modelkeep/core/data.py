@@ -26,7 +26,7 @@ class Data:
 
     `x` may be a `Stored` tensor, whose rows stay on disk until they are read. Batches, splits, samples and
     fingerprints are the same bits as in memory, and `rows` and `batches` give ordinary tensors. What computes on the
-    whole of `x` reads it, up to 1 GiB.
+    whole of `x` reads it, up to 512 MiB.
     """
 
     x: torch.Tensor
@@ -98,6 +98,10 @@ class Data:
         """The examples at `index`, in memory: `(len(index), ...)`."""
         chosen: torch.Tensor = read(self.x[torch.as_tensor(index, dtype=torch.int64)])
         return chosen
+
+    def load(self) -> Data:
+        """The same data with their examples in memory, for what looks at a few of them again and again."""
+        return replace(self, x=read(self.x))
 
     def take(self, index: torch.Tensor | Sequence[int]) -> Data:
         """The examples at `index`, in that order."""

@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_map
 
 from modelkeep.core.errors import DataError
 
-# Up to this many bytes are read at once. Half of the two GB in which any data set can be audited: what computes on
-# a tensor usually makes a second one.
-MOST_BYTES = 2**30
+# Up to this many bytes are read at once. A quarter of the two GB in which any data set can be audited: what computes
+# on a tensor often makes a second one, of float64.
+MOST_BYTES = 2**29
 # A pass over all examples reads parts of about this size. Larger parts were not faster (benchmarks/data.py).
 PART_BYTES = 2**24
 
@@ -88,6 +88,9 @@ class Stored(torch.Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Stored:
         return self  # it cannot change
 
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        return f"Stored({tuple(self.shape)}, {self.examples.source!r})"
+
     def choose(self, index: torch.Tensor) -> Stored:
         """The rows at `index: (k,)`, not yet read."""
         n = len(self)
@@ -96,14 +99,18 @@ class Stored(torch.Tensor):
         index = torch.where(index < 0, index + n, index)
         return Stored(self.examples, index if self.chosen is None else self.chosen[index])
 
+    @property
+    def fits(self) -> bool:
+        """Whether all rows may be read at once."""
+        return 4 * prod(self.shape) <= MOST_BYTES
+
     def load(self) -> torch.Tensor:
         """The rows as an ordinary tensor; too many of them are refused."""
-        size = 4 * prod(self.shape)
-        if size > MOST_BYTES:
+        if not self.fits:
             raise DataError(
-                f"{len(self):,} examples of {self.examples.source} would need {size / 2**30:.1f} GiB of memory at "
-                f"once; at most {MOST_BYTES / 2**30:g} GiB are read. Take some of them, data.sample(n, seed), or go "
-                "through them with data.batches(size)."
+                f"{len(self):,} examples of {self.examples.source} would need {prod(self.shape) / 2**28:.1f} GiB of "
+                f"memory at once; at most {MOST_BYTES / 2**30:g} GiB are read. Take some of them, "
+                "data.sample(n, seed), or go through them with data.batches(size)."
             )
         index = torch.arange(len(self)) if self.chosen is None else self.chosen
         return self.examples.rows(index)
@@ -145,6 +152,24 @@ def read_ahead(parts: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
     finally:
         if reader is not None:
             reader.shutdown(wait=True, cancel_futures=True)
+
+
+def mean_and_spread(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean and the standard deviation of `x: (n, ...)` over its examples, in float64 (divided by n).
+
+    What is too large to be read at once is read in parts, whose moments are put together (Chan et al., 1979).
+    """
+    if not isinstance(x, Stored) or x.fits:
+        values = read(x).double()
+        return values.mean(dim=0), values.std(dim=0, correction=0)
+    count, mean, squares = 0, torch.zeros(x.shape[1:], dtype=torch.float64), torch.zeros(x.shape[1:]).double()
+    for part in in_parts(x):
+        values, more = part.double(), len(part)
+        away = values.mean(dim=0) - mean
+        squares += (values - values.mean(dim=0)).square().sum(dim=0) + away**2 * (count * more / (count + more))
+        mean += away * (more / (count + more))
+        count += more
+    return mean, (squares / count).sqrt()
 
 
 def _get_item(x: Stored, key: Any) -> torch.Tensor:

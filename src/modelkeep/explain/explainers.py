@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -9,6 +10,7 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
+from modelkeep.core.examples import Stored, mean_and_spread
 from modelkeep.core.method import declaration_of, declare, setting
 from modelkeep.core.model import Model
 from modelkeep.explain.distributions import Distribution, Gaussian, Line, Path, Point
@@ -154,7 +156,11 @@ class ChannelInfluence(Explainer):
 
 def spread(x: torch.Tensor) -> torch.Tensor:
     """The standard deviation of each feature of `x: (n, ...)`, 1 where there is only one example."""
-    return x.std(dim=0) if len(x) > 1 else torch.ones_like(x[0])
+    if len(x) < 2:
+        return torch.ones_like(x[0])
+    if isinstance(x, Stored) and not x.fits:
+        return (mean_and_spread(x)[1] * math.sqrt(len(x) / (len(x) - 1))).to(x.dtype)
+    return x.std(dim=0)
 
 
 def _inputs(data: Data | torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.examples import Stored, in_parts
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import measured
@@ -49,15 +50,17 @@ class Influence:
             model.require_fit(data)
         if isinstance(self.distribution, DataSet) and self.distribution.of is not None:
             data = _of_class(model, data, self.distribution.of)
-        x = model.check_inputs(data.x if isinstance(data, Data) else data)
+        x = data.x if isinstance(data, Data) else data
+        if not isinstance(x, Stored):  # what is stored is checked part by part
+            x = model.check_inputs(x)
         fingerprint = data.fingerprint() if isinstance(data, Data) else None
         score = self.quantity.score(model)
         with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
             cutting = model.slice(self.slice, call=self.call, until=self.quantity.place, skip="hold")
             with progress.task(f"Influence at {self.slice}", len(x) * self.distribution.count) as task:
                 parts = (
-                    _explain(model, cutting, part, score, self.distribution, seed, task)
-                    for part in torch.split(x, self.batch_size)
+                    _explain(model, cutting, model.check_inputs(part), score, self.distribution, seed, task)
+                    for part in in_parts(x, self.batch_size)
                 )
                 together = isinstance(self.distribution, DataSet)
                 found = _average(parts, len(x), len(model.classes)) if together else _join(parts)

@@ -153,7 +153,8 @@ def explain_examples(
             ]
             for place in places
         }
-        described = [_at_slice(place, explained, examples, spread(data.x)) for place, explained in found.items()]
+        scale = spread(data.x) if data.x.ndim == 2 else None
+        described = [_at_slice(place, explained, examples, scale) for place, explained in found.items()]
         if sheets:
             described = [
                 replace(at, sheet=_sheet(model, data, chosen, at, quantities[-1], sheets, seed)) for at in described
@@ -228,7 +229,9 @@ def choose_examples(data: Data, count: int) -> list[int]:
     return [i for *_, i in sorted(turns)[:count]]
 
 
-def _at_slice(place: Place, found: list[Explained], examples: Sequence[Example], spread: torch.Tensor) -> AtSlice:
+def _at_slice(
+    place: Place, found: list[Explained], examples: Sequence[Example], spread: torch.Tensor | None
+) -> AtSlice:
     table = found[0].slice == "input" and found[0].influence.ndim == 2
     units = [] if found[0].slice == "input" and not table else _units(found, spread if table else None)
     per = "standard deviation of the feature" if table else "unit of its activation"

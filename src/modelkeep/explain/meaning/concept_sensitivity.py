@@ -10,6 +10,7 @@ import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.examples import in_parts
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
@@ -154,7 +155,7 @@ def unit_influence(
         model.require_fit(data)
     parts = []
     influence = Influence(slice=slice, call=call, quantity=quantity, batch_size=batch_size)
-    for x in torch.split(data.x if isinstance(data, Data) else data, CHUNK):
+    for x in in_parts(data.x if isinstance(data, Data) else data, CHUNK):
         parts.append(units_of(influence(model, x, seed=seed).influence, slice))
     return torch.cat(parts).double()
 

@@ -11,6 +11,7 @@ import torch
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
+from modelkeep.core.examples import Stored, in_parts
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Result, Tensor, measured
@@ -104,19 +105,19 @@ class FindExemplars:
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Exemplars:
         """Search `data`. Labels are only shown. The seed draws the sample that the percentiles are taken from."""
         model.require_fit(data)
-        x = model.check_inputs(data.x)
+        x = data.x if isinstance(data.x, Stored) else model.check_inputs(data.x)
         with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
             model.logits(x[:1])  # a damaged model is refused, also where the damage is above the slice
             cutting = model.slice(self.slice, call=self.call)
-            shape = tuple(cutting.h(x[:1]).value.shape[1:])
+            shape = tuple(cutting.h(model.check_inputs(x[:1])).value.shape[1:])
             chosen = check_units("FindExemplars", self.units, self.slice, shape)
             sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:_SAMPLED]
             with progress.task(f"Exemplars at {self.slice}", len(x)) as task:
-                found = _stream(cutting, x, chosen, self.count, sample, self.batch_size, task)
+                found = _stream(model, cutting, x, chosen, self.count, sample, self.batch_size, task)
             position = boxes = None
             if is_map(shape):
                 position = torch.stack(torch.unravel_index(found.position, shape[1:]), dim=2)
-                boxes = _boxes(cutting, x, chosen, found) if x.ndim == 4 else None
+                boxes = _boxes(model, cutting, x, chosen, found) if x.ndim == 4 else None
             percent = torch.linspace(0, 1, 101, dtype=torch.float64)
             return Exemplars(
                 provenance=provenance(),
@@ -131,7 +132,7 @@ class FindExemplars:
                 activation=found.activation,
                 position=position,
                 box=boxes,
-                inputs=data.x[found.index],
+                inputs=data.rows(found.index.flatten()).view(*found.index.shape, *data.input_shape),
                 labels=data.y[found.index],
                 percentiles=torch.quantile(found.sampled.double(), percent, dim=1).T.contiguous(),
             )
@@ -163,6 +164,7 @@ class _Found:
 
 
 def _stream(
+    model: Model,
     cutting: Slice,
     x: torch.Tensor,
     units: Sequence[int],
@@ -175,9 +177,9 @@ def _stream(
     kept = torch.zeros(len(x), dtype=torch.bool).index_fill_(0, sample, True)
     parts: list[tuple[torch.Tensor, ...]] = []
     sampled = []
-    for start in range(0, len(x), batch_size):
+    for start, part in zip(range(0, len(x), batch_size), in_parts(x, batch_size), strict=True):
         with torch.no_grad():
-            value = cutting.h(x[start : start + batch_size]).value
+            value = cutting.h(model.check_inputs(part)).value
         maps = value.flatten(2) if is_map(value.shape[1:]) else value.flatten(1)[:, :, None]
         here, position = (t.T.cpu() for t in maps[:, list(units)].max(dim=2))
         sampled.append(here[:, kept[start : start + batch_size]])
@@ -191,11 +193,11 @@ def _stream(
     return _Found(activation, index, position, torch.cat(sampled, dim=1))
 
 
-def _boxes(cutting: Slice, x: torch.Tensor, units: Sequence[int], found: _Found) -> torch.Tensor:
+def _boxes(model: Model, cutting: Slice, x: torch.Tensor, units: Sequence[int], found: _Found) -> torch.Tensor:
     """The part of each exemplar, `(units, count, 4)`, that holds most of the influence on the unit's maximum."""
     boxes = []
     for unit, examples, positions in zip(units, found.index, found.position, strict=True):
-        inputs = x[examples.to(x.device)].detach().requires_grad_()
+        inputs = model.check_inputs(x[examples.to(x.device)]).detach().requires_grad_()
         with torch.enable_grad():
             maps = cutting.h(inputs).value.flatten(2)[:, unit]
             best = maps.gather(1, positions.to(maps.device)[:, None]).sum()

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
+from modelkeep.core.examples import mean_and_spread
 from modelkeep.core.method import check_settings, setting
 from modelkeep.core.model import Model
 
@@ -152,7 +153,7 @@ class SearchSpace:
 def search_space(model: Model, data: Data | None, *, fourier: bool) -> SearchSpace:
     """The space for a model: in its bounds, or around the mean of the data where it has none."""
     if data is not None:
-        centre, spread = data.x.double().mean(dim=0), data.x.double().std(dim=0, correction=0)
+        centre, spread = mean_and_spread(data.x)
     elif model.bounds is not None:
         low, high = model.bounds
         centre = torch.full(model.input_shape, (low + high) / 2, dtype=torch.float64)

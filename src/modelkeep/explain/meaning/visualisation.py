@@ -15,6 +15,7 @@ import torch
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError, bad_parameter
+from modelkeep.core.examples import Stored, in_parts
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
@@ -145,7 +146,7 @@ class Visualise:
             raise InputError("An input that is yet to be found has no predicted class. Name one: ClassScore('…').")
         if data is not None:
             model.require_fit(data)
-            model.check_inputs(data.x)
+            model.check_inputs(data.x[:1] if isinstance(data.x, Stored) else data.x)
         space = search_space(model, data, fourier=parametrisation == "fourier")
         fingerprint = data.fingerprint() if data is not None else None
         generator = torch.Generator().manual_seed(seed)
@@ -156,7 +157,7 @@ class Visualise:
             on_noise, on_data = read(noise), None
             if data is not None:
                 with torch.no_grad():
-                    on_data = torch.cat([read(part.to(model.device)) for part in torch.split(data.x, self.batch_size)])
+                    on_data = torch.cat([read(part.to(model.device)) for part in in_parts(data.x, self.batch_size)])
             best = int(on_data.argmax()) if on_data is not None else None
             best_value = float(on_data.max()) if on_data is not None else None
             starts = [("noise", space.start(generator, amplitude)) for amplitude in (0.01, 0.1, 1.0)]

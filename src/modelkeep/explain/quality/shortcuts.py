@@ -127,8 +127,8 @@ class FindShortcuts:
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Shortcuts:
         """Search examples with their labels."""
         model.require_fit(data)
-        model.check_inputs(data.x)
-        seen = data.sample(min(self.examples, len(data)), seed)
+        seen = data.sample(min(self.examples, len(data)), seed).load()
+        model.check_inputs(seen.x)
         with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
             search = _Search(model, seen, self.points, self.batch_size, seed)
             present = sorted(set(seen.y.tolist()))
