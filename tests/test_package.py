@@ -96,7 +96,15 @@ EXPORTS = {
         ANSWERS ATTRIBUTES FAMILIES LONGEST VOCABULARY Program Question Scene Thing ask draw_picture draw_scene
         execute find_thing tokens
     """,
-    "privacy": "DPSGD FindWeightLeak InvertModel Inverted PrivatelyTrained WeightLeak",
+    "privacy": """
+        DPSGD RMIA BayesianWhiteBox Entropy FindWeightLeak InvertModel Inverted Knowledge LearnedWhiteBox LiRA Loss
+        Membership MembershipAttack ModifiedEntropy Naive Noise PrivatelyTrained Quantile ShadowClassifier Shadows
+        WeightLeak train_shadows
+    """,
+    "privacy.membership": """
+        RMIA BayesianWhiteBox Entropy Knowledge LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy
+        Naive Noise Quantile ShadowClassifier
+    """,
     "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture Table attack_page bias_page

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
         calibrate_threshold,
         misinform,
     )
-    from modelkeep.guard.fresh_network import copy_untrained
     from modelkeep.guard.gate import Gate
     from modelkeep.guard.grid import confidences, snap
     from modelkeep.guard.information import InformationBound, information_bound
     from modelkeep.guard.policy import Policy
     from modelkeep.guard.store import open_store
+    from modelkeep.training.fresh_network import copy_untrained
 
 __all__ = [
     "MAD",

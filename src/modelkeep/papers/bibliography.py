@@ -36,9 +36,12 @@ Abadi2016 | Martin Abadi et al. | Deep learning with differential privacy | CCS
 Andriushchenko2020 | Maksym Andriushchenko et al. | Square Attack: a query-efficient black-box adversarial attack via random search | ECCV
 Athalye2018 | Anish Athalye, Nicholas Carlini, David Wagner | Obfuscated gradients give a false sense of security | ICML
 Balle2018 | Borja Balle, Yu-Xiang Wang | Improving the Gaussian mechanism for differential privacy: analytical calibration and optimal denoising | ICML
+Bertran2023 | Martin Bertran et al. | Scalable membership inference attacks via quantile regression | NeurIPS
 Carlini2017 | Nicholas Carlini, David Wagner | Towards evaluating the robustness of neural networks; Adversarial examples are not easily detected | S&P; AISec
+Carlini2022 | Nicholas Carlini et al. | Membership inference attacks from first principles | S&P
 Chen2020 | Jianbo Chen, Michael Jordan, Martin Wainwright | HopSkipJumpAttack: a query-efficient decision-based attack | S&P
 Chen2023 | Yanjiao Chen et al. | D-DAE: defense-penetrating model extraction attacks | S&P
+Choquette2021 | Christopher Choquette-Choo et al. | Label-only membership inference attacks | ICML
 Cohen2019 | Jeremy Cohen, Elan Rosenfeld, Zico Kolter | Certified adversarial robustness via randomized smoothing | ICML
 Croce2020 | Francesco Croce, Matthias Hein | Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks; Minimally distorted adversarial examples with a fast adaptive boundary attack | ICML
 Croce2021 | Francesco Croce, Matthias Hein | Mind the box: l1-APGD for sparse adversarial attacks on image classifiers | ICML
@@ -84,6 +87,7 @@ Metzen2017 | Jan Hendrik Metzen et al. | On detecting adversarial perturbations 
 Mironov2019 | Ilya Mironov, Kunal Talwar, Li Zhang | Rényi differential privacy of the sampled Gaussian mechanism | arXiv 1908.10530
 Mnih2016 | Volodymyr Mnih et al. | Asynchronous methods for deep reinforcement learning | ICML
 Moosavi2016 | Seyed-Mohsen Moosavi-Dezfooli, Alhussein Fawzi, Pascal Frossard | DeepFool: a simple and accurate method to fool deep neural networks | CVPR
+Newcombe1998 | Robert Newcombe | Interval estimation for the difference between independent proportions: comparison of eleven methods | Statistics in Medicine
 Nguyen2018 | Linh Nguyen, Sky Wang, Arunesh Sinha | A learning and masking approach to secure learning | GameSec
 Olah2017 | Chris Olah, Alexander Mordvintsev, Ludwig Schubert | Feature visualization | Distill
 Orekondy2019 | Tribhuvanesh Orekondy, Bernt Schiele, Mario Fritz | Knockoff nets: stealing functionality of black-box models | CVPR
@@ -99,8 +103,10 @@ Sarkar2017 | Sayantan Sarkar et al. | UPSET and ANGRI: breaking high performance
 Schaul2016 | Tom Schaul et al. | Prioritized experience replay | ICLR
 Selvaraju2017 | Ramprasaath Selvaraju et al. | Grad-CAM: visual explanations from deep networks via gradient-based localization | ICCV
 Shafahi2019 | Ali Shafahi et al. | Adversarial training for free! | NeurIPS
+Shokri2017 | Reza Shokri et al. | Membership inference attacks against machine learning models | S&P
 Simonyan2014 | Karen Simonyan, Andrea Vedaldi, Andrew Zisserman | Deep inside convolutional networks: visualising image classification models and saliency maps | ICLR workshop
 Smilkov2017 | Daniel Smilkov et al. | SmoothGrad: removing noise by adding noise | arXiv 1706.03825
+Song2021 | Liwei Song, Prateek Mittal | Systematic evaluation of privacy risks of machine learning models | USENIX Security
 Su2019 | Jiawei Su, Danilo Vargas, Kouichi Sakurai | One pixel attack for fooling deep neural networks | IEEE Transactions on Evolutionary Computation
 Sundararajan2017 | Mukund Sundararajan, Ankur Taly, Qiqi Yan | Axiomatic attribution for deep networks | ICML
 Szegedy2014 | Christian Szegedy et al. | Intriguing properties of neural networks | ICLR
@@ -114,6 +120,7 @@ Xie2018 | Cihang Xie et al. | Mitigating adversarial effects through randomizati
 Xie2019 | Cihang Xie et al. | Improving transferability of adversarial examples with input diversity; Feature denoising for improving adversarial robustness | CVPR
 Xu2018 | Weilin Xu, David Evans, Yanjun Qi | Feature squeezing: detecting adversarial examples in deep neural networks | NDSS
 Yeom2018 | Samuel Yeom et al. | Privacy risk in machine learning: analyzing the connection to overfitting | CSF
+Zarifzadeh2024 | Sajjad Zarifzadeh, Philippe Liu, Reza Shokri | Low-cost high-power membership inference attacks | ICML
 Zhang2019 | Hongyang Zhang et al. | Theoretically principled trade-off between robustness and accuracy | ICML
 Zhou2004 | Dengyong Zhou et al. | Learning with local and global consistency | NeurIPS
 """  # noqa: E501

@@ -1,9 +1,49 @@
-"""Privacy: what a model gives away about its training data, and training that bounds it."""
+"""Privacy: what a model gives away about its training data, and training that bounds it (Leino2022, chapter 8)."""
 
 from __future__ import annotations
 
 from modelkeep.privacy.inversion import Inverted, InvertModel
+from modelkeep.privacy.membership import (
+    RMIA,
+    BayesianWhiteBox,
+    Entropy,
+    Knowledge,
+    LearnedWhiteBox,
+    LiRA,
+    Loss,
+    Membership,
+    MembershipAttack,
+    ModifiedEntropy,
+    Naive,
+    Noise,
+    Quantile,
+    ShadowClassifier,
+)
 from modelkeep.privacy.private_training import DPSGD, PrivatelyTrained
+from modelkeep.privacy.shadows import Shadows, train_shadows
 from modelkeep.privacy.weight_leakage import FindWeightLeak, WeightLeak
 
-__all__ = ["DPSGD", "FindWeightLeak", "InvertModel", "Inverted", "PrivatelyTrained", "WeightLeak"]
+__all__ = [
+    "DPSGD",
+    "RMIA",
+    "BayesianWhiteBox",
+    "Entropy",
+    "FindWeightLeak",
+    "InvertModel",
+    "Inverted",
+    "Knowledge",
+    "LearnedWhiteBox",
+    "LiRA",
+    "Loss",
+    "Membership",
+    "MembershipAttack",
+    "ModifiedEntropy",
+    "Naive",
+    "Noise",
+    "PrivatelyTrained",
+    "Quantile",
+    "ShadowClassifier",
+    "Shadows",
+    "WeightLeak",
+    "train_shadows",
+]

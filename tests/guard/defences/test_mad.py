@@ -19,8 +19,8 @@ from modelkeep.guard.defences.angle import turn
 from modelkeep.guard.defences.exchange import cheapest
 from modelkeep.guard.defences.gram import gradients_gram
 from modelkeep.guard.defences.mad import MAD
-from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, Predictions, Units, budget, distortion, snap
+from modelkeep.training.fresh_network import copy_untrained
 
 Matrix = NDArray[np.float64]
 

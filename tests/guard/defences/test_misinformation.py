@@ -11,9 +11,9 @@ from torch.nn.functional import one_hot
 from modelkeep import Data, Model
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.guard.defences.misinformation import AdaptiveMisinformation, misinform, reverse_cross_entropy
-from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, confidences, snap
 from modelkeep.training import Recipe, Step
+from modelkeep.training.fresh_network import copy_untrained
 from modelkeep.zoo.datasets import load
 
 

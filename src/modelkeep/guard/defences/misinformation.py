@@ -14,9 +14,9 @@ from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.inputs import check_queries
-from modelkeep.guard.fresh_network import copy_untrained
 from modelkeep.guard.grid import ONE, Predictions, Units, snap
 from modelkeep.training import Recipe, Step, fit
+from modelkeep.training.fresh_network import copy_untrained
 
 NEGLIGIBLE = 1e-12  # a share of misinformation too small to move an answer on the grid
 

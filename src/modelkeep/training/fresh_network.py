@@ -1,4 +1,4 @@
-"""The same network with fresh weights: MAD's surrogate, and where a misinformation model starts."""
+"""The same network with fresh weights: a shadow, a surrogate, or where a misinformation model starts."""
 
 from __future__ import annotations
 

@@ -1,0 +1,78 @@
+"""Quantile regression: one model that knows how high a record's log odds are if it is no member (Bertran2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch.nn.functional import softplus
+
+from modelkeep.attack.transfer.proxy import new_network
+from modelkeep.core.data import Data
+from modelkeep.core.method import declare, setting
+from modelkeep.core.model import Model
+from modelkeep.privacy.membership.attack import MembershipAttack, log_odds, of_label, probabilities
+from modelkeep.privacy.membership.knowledge import Knowledge
+from modelkeep.training import Recipe, Step, fit
+from modelkeep.training.batches import derive_seed
+
+_LEAST = 1e-3
+APART = 0.2
+"""The share of the hold-out records that the regression does not learn."""
+
+
+@dataclass(frozen=True)
+class _Likelihood:
+    """The negative log-likelihood of the log odds under the Gaussian that the network names for each class."""
+
+    odds: torch.Tensor = field(repr=False, compare=False)
+    name: str = "log odds"
+
+    def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
+        mean, spread = _gaussian(model.forward(x), y)
+        wanted = self.odds[step.index].to(mean)
+        return (((wanted - mean) / spread) ** 2 / 2 + spread.log()).mean()
+
+
+@declare("membership", "quantile", access="scores", paper="Bertran2023, section 3")
+class Quantile(MembershipAttack):
+    """By how many standard deviations the log odds are above what a regression expects of a non-member.
+
+    The regression learns mean and deviation of the hold-out records' log odds from the record itself, which gives all
+    quantiles at once. A fifth of these records is left out of it, and says how far the others are from it: a regression
+    that learned its records by heart would call all others unusual. It needs no network like the target: an image goes
+    through a small CNN, anything else through two dense layers.
+    """
+
+    cheap: ClassVar[dict[str, Any]] = {"epochs": 1}
+
+    epochs: int = setting("Epochs of the regression.", default=30, at_least=1)
+
+    def score(self, model: Model, candidates: Data, knowledge: Knowledge, *, seed: int = 0) -> torch.Tensor:
+        """The number of standard deviations."""
+        held, apart = knowledge.hold_out.split(1 - APART, APART, seed=derive_seed(seed, "apart"))
+        odds = log_odds(probabilities(model, held), held.y)
+        centre, scale = odds.mean(), odds.std(correction=0).clamp_min(_LEAST)
+        interface = Model(
+            torch.nn.Identity(), input_shape=model.input_shape, classes=2 * len(model.classes), bounds=model.bounds
+        )
+        regression = new_network(interface, held.x, None, derive_seed(seed, "quantile"))
+        learned = Data(held.x, held.y, regression.classes, bounds=held.bounds)
+        recipe = Recipe(epochs=self.epochs, batch_size=64, learning_rate=2e-3)
+        fit(regression, learned, _Likelihood(((odds - centre) / scale).float()), recipe, seed=seed)
+
+        def deviations(data: Data) -> torch.Tensor:
+            with torch.no_grad():
+                answers = torch.cat([regression.forward(x) for x, _ in data.batches(512)])
+            mean, spread = (part.double() for part in _gaussian(answers, data.y))
+            return ((log_odds(probabilities(model, data), data.y) - centre) / scale - mean) / spread
+
+        usual = deviations(apart)
+        return (deviations(candidates) - usual.median()) / usual.std(correction=0).clamp_min(_LEAST)
+
+
+def _gaussian(answers: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean and the standard deviation that the network names for the record's own class."""
+    means, spreads = answers.chunk(2, dim=1)
+    return of_label(means, y), softplus(of_label(spreads, y)) + _LEAST

@@ -1,0 +1,82 @@
+"""bayesian-wb against algorithm 8.1 by hand, and the efficiency of the influences that it rests on (eq. 8.12)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from modelkeep import Data, Model, ModelKeepError
+from modelkeep.privacy import BayesianWhiteBox, Knowledge
+from modelkeep.privacy.membership.bayesian import draw_samples
+from modelkeep.privacy.membership.local_linear import at_zero, cut_at, last_place, local_weights, train_proxies
+from modelkeep.training import cross_entropy, fit
+from modelkeep.training.batches import derive_seed
+from privacy.little_world import FEATURES, RECIPE, World, gaussian_records
+
+
+def linear() -> Model:
+    return Model(nn.Linear(FEATURES, 2), input_shape=(FEATURES,), classes=("no", "yes"), bounds=None)
+
+
+def test_of_a_linear_model_it_is_the_difference_of_the_weights() -> None:
+    """Algorithm 8.1: w = Ŵ - W̃ and b = b̂ - b̃, with the mean over proxies that learned the same records alone."""
+    model, members, hold_out = linear(), gaussian_records(60, 0), gaussian_records(100, 1)
+    fit(model, members, cross_entropy, RECIPE, seed=0)
+    attack = BayesianWhiteBox(proxies=2)
+    found = attack.score(model, members, Knowledge(hold_out, RECIPE), seed=3)
+    seeds, rows = draw_samples(100, 2, derive_seed(3, "target"))
+    weights, biases = [], []
+    for seed, chosen in zip(seeds, rows, strict=True):
+        proxy = train_by_hand(hold_out.take(chosen), seed)
+        weights.append(proxy.weight.detach())
+        biases.append(proxy.bias.detach())
+    assert isinstance(model.module, nn.Linear)
+    w = model.module.weight.detach() - torch.stack(weights).mean(dim=0)
+    b = model.module.bias.detach() - torch.stack(biases).mean(dim=0)
+    wanted = (w[members.y] * members.x).sum(dim=1) + b[members.y]
+    torch.testing.assert_close(found.float(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def train_by_hand(data: Data, seed: int) -> nn.Linear:
+    proxy = linear()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        assert isinstance(proxy.module, nn.Linear)
+        proxy.module.reset_parameters()
+    fit(proxy, data, cross_entropy, RECIPE, seed=seed)
+    return proxy.module
+
+
+@pytest.mark.parametrize("place", ["input", "0", "1"])
+def test_the_evidence_sums_to_the_score_at_every_slice(place: str, world: World) -> None:
+    attack, few = BayesianWhiteBox(slices=place, proxies=2), world.members.first(10)
+    score = attack.score(world.model, few, world.knowledge, seed=0)
+    evidence = attack.evidence(world.model, few, world.knowledge, points=400, seed=0)
+    assert evidence.shape == (10, FEATURES if place == "input" else 2 * FEATURES)
+    held = world.knowledge.hold_out
+    proxies = train_proxies(world.model, place, held, RECIPE, *draw_samples(len(held), 2, derive_seed(0, "target")))
+    cutting = world.model.slice(place)
+    cut = cut_at(cutting, world.model, few)
+    bias = at_zero(cutting, cut, few.y) - torch.stack([at_zero(each, cut, few.y) for each in proxies]).mean(dim=0)
+    torch.testing.assert_close(evidence.double().sum(dim=1) + bias, score, rtol=0.02, atol=0.05)
+
+
+def test_the_weights_of_a_linear_part_need_one_point(world: World) -> None:
+    assert last_place(world.model) == "1"
+    cutting = world.model.slice("1")
+    cut = cut_at(cutting, world.model, world.members)
+    found = local_weights(cutting, cut, world.members.y, points=1)
+    torch.testing.assert_close(found, world.model.module[2].weight.detach()[world.members.y])  # type: ignore[index]
+
+
+def test_a_meta_model_combines_several_slices(world: World) -> None:
+    attack = BayesianWhiteBox(slices="input, 1", proxies=2, shadows=4)
+    found = attack(world.model, world.members, world.non_members, world.knowledge)
+    assert found.auc.low > 0.5
+
+
+def test_a_network_without_weights_is_refused(world: World) -> None:
+    model = Model(nn.Identity(), input_shape=(2,), classes=2, bounds=None)
+    with pytest.raises(ModelKeepError, match="no weights"):
+        last_place(model)
