@@ -83,6 +83,5 @@ def train_planned(target: Model, pool: Data, recipe: Recipe, plan: Plan) -> tupl
 
 def join(parts: Sequence[Data]) -> Data:
     """The records of all parts, in their order."""
-    first, *others = parts
-    x, y = (torch.cat([getattr(part, side) for part in (first, *others)]) for side in ("x", "y"))
-    return replace(first, x=x, y=y)
+    x = torch.cat([rows for part in parts for rows, _ in part.batches(4096)])
+    return replace(parts[0], x=x, y=torch.cat([part.y for part in parts]))

@@ -75,7 +75,7 @@ class StackedCrossEntropy:
     def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         index = torch.stack([rows[b.index(step.number)] for rows, b in zip(self.rows, self.batches, strict=True)])
         networks, size = index.shape
-        inputs = self.data.x[index.flatten()].to(self.like.device, self.like.dtype)
+        inputs = self.data.rows(index.flatten()).to(self.like.device, self.like.dtype)
         labels = self.data.y[index.flatten()].to(self.like.device)
         prepared = self.like.preprocess(inputs)
         logits: torch.Tensor = model.module(prepared.reshape(networks, size, *prepared.shape[1:]))
