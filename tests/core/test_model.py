@@ -202,20 +202,14 @@ def test_exported_program_is_refused_with_the_way_out() -> None:
         Model(exported, input_shape=(4,), classes=2)
 
 
-def test_load_refuses_probabilities_and_misfits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "soft_networks.py").write_text(
-        "from torch import nn\n"
-        "def soft(): return nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))\n"
-        "def linear(): return nn.Linear(4, 3)\n"
-    )
+def test_load_refuses_misfits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "plain_networks.py").write_text("from torch import nn\ndef linear(): return nn.Linear(4, 3)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModelError, match=r"gives probabilities.*Leave out the softmax"):
-        Model.load("soft_networks:soft", input_shape=(4,), classes=3)
     with pytest.raises(ModelError, match=r"inputs of shape \(5,\).*input_shape right"):
-        Model.load("soft_networks:linear", input_shape=(5,), classes=3)
+        Model.load("plain_networks:linear", input_shape=(5,), classes=3)
     with pytest.raises(ModelError, match="number of classes"):
-        Model.load("soft_networks:linear", input_shape=(4,), classes=2)
-    assert Model.load("soft_networks:linear", input_shape=(4,), classes=3).classes == ("0", "1", "2")
+        Model.load("plain_networks:linear", input_shape=(4,), classes=2)
+    assert Model.load("plain_networks:linear", input_shape=(4,), classes=3).classes == ("0", "1", "2")
 
 
 def test_a_module_that_works_in_place_leaves_the_callers_inputs_alone() -> None:
@@ -251,12 +245,6 @@ def test_a_random_module_is_seeded_while_frozen() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_probabilities_are_refused_where_logits_are_needed() -> None:
-    model = Model(nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1)), input_shape=(4,), classes=3)
-    with pytest.raises(ModelError, match=r"gives probabilities.*Leave out the softmax"):
-        model.predict(torch.rand(5, 4))
-
-
 def test_what_a_file_does_not_say_is_taken_from_the_data(tmp_path: Path) -> None:
     data = Data(torch.randn(4, 6), torch.tensor([0, 1, 0, 1]), ("cat", "dog"))
     arguments = {"input_shape": [6], "classes": 2}
@@ -274,11 +262,8 @@ def test_what_a_file_does_not_say_is_taken_from_the_data(tmp_path: Path) -> None
     assert told.bounds == (0, 1)
 
 
-def test_logits_that_look_like_probabilities_by_chance_are_not_refused() -> None:
+def test_logits_that_look_like_probabilities_by_chance_are_taken_as_they_are() -> None:
     model = Model(nn.Linear(2, 2, bias=False), input_shape=(2,), classes=2)
     with torch.no_grad():
         model.module.get_parameter("weight").copy_(torch.eye(2))
     assert model.predict(torch.tensor([[0.25, 0.75]])).tolist() == [1]
-    sure = Model(nn.Sequential(nn.Linear(2, 2), nn.Softmax(dim=1)), input_shape=(2,), classes=2)
-    with pytest.raises(ModelError, match="gives probabilities"):
-        sure.predict(torch.tensor([[0.25, 0.75]]))

@@ -164,7 +164,7 @@ def test_copies_modes_and_weights_are_the_owners(tmp_path: Path) -> None:
     assert model.module.training
     model.module.eval()
     model.save(tmp_path / "words.safetensors")
-    loaded = Model.load("tests.core.test_nest:words_module", weights=tmp_path / "words.safetensors")
+    loaded = Model.load("core.test_nest:words_module", weights=tmp_path / "words.safetensors")
     assert loaded.nest == NEST
     assert torch.equal(loaded.logits(tensors()), model.logits(tensors()))
 

@@ -6,8 +6,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from modelkeep.core.errors import ModelError
 from modelkeep.core.nest import Nest
+from modelkeep.core.outputs import LastHead, Output, find_output
 
 # What torch keeps by name in a module. Shared, so that every walk over the adapter sees the owner's own names.
 _REGISTRIES = (
@@ -23,13 +26,14 @@ _REGISTRIES = (
 
 
 class Adapter(nn.Module):
-    """Unpacks the input for the owner's module. It stands in the module's place, not around it.
+    """It unpacks the input for the owner's module, and reads the logits from what that gives.
 
-    It shares the module's parameters, buffers and children, so `state_dict()` and `named_modules()` have the owner's
-    names, and a slice or a saved file of an adapted model is that of the owner's.
+    It stands in the module's place, not around it: it shares the module's parameters, buffers and children, so
+    `state_dict()` and `named_modules()` have the owner's names, and a slice or a saved file of an adapted model is that
+    of the owner's.
     """
 
-    def __init__(self, owner: nn.Module, inputs: Nest | None) -> None:
+    def __init__(self, owner: nn.Module, inputs: Nest | None, output: Output) -> None:
         # Before all else, because `training` is the owner's; not an attribute that torch would register as a child.
         object.__setattr__(self, "_owner", owner)
         mode = owner.training
@@ -38,6 +42,7 @@ class Adapter(nn.Module):
         for name in _REGISTRIES:
             self.__dict__[name] = owner.__dict__[name]
         self._inputs = inputs
+        self.output = output
 
     @property
     def owner(self) -> nn.Module:
@@ -54,30 +59,52 @@ class Adapter(nn.Module):
     def training(self, mode: bool) -> None:
         self.owner.training = mode
 
-    def forward(self, x: torch.Tensor) -> Any:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits `(n, classes)` of the inputs `(n, *input_shape)`."""
-        owner = self.owner
-        # A trace knows the parts of the owner, but not the owner; its own hooks, which are rare, need the full call.
-        run = owner if owner._forward_hooks or owner._forward_pre_hooks else owner.forward
-        return run(x) if self._inputs is None else run(**self._named(self._inputs, x))
-
-    def _named(self, inputs: Nest, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        weight = next((p for p in self.parameters() if p.is_floating_point()), None)
-        dtype = x.dtype if weight is None else weight.dtype
-        parts = inputs.unpack(x)
-        return {
-            leaf.name: parts[leaf.name].to(dtype) if leaf.kind == "real" else parts[leaf.name] for leaf in inputs.leaves
-        }
+        if not self.output.undone:
+            return self.output.read(_run(self.owner, self._inputs, x), None)
+        with LastHead() as seen:
+            returned = _run(self.owner, self._inputs, x)
+        return self.output.read(returned, seen)
 
     def __repr__(self) -> str:
-        return f"Adapter({self._inputs}, {self.owner})"
+        return repr(self.owner)  # the structure, which a fingerprint is made of; the nest stands in the card
 
 
-def adapt(module: nn.Module, inputs: Nest | None) -> nn.Module:
-    """The module as it is, or an adapter of it where it takes tensors by name.
+def owner_of(module: nn.Module) -> nn.Module:
+    """The module that the user gave, where an adapter stands in its place."""
+    return module.owner if isinstance(module, Adapter) else module
 
-    A module that has an adapter among its parts, as a copy with a new head does, takes the packed tensor already.
+
+def adapt(module: nn.Module, inputs: Nest | None, probe: torch.Tensor, classes: int) -> nn.Module:
+    """The module as it is, or an adapter of it where it takes tensors by name or does not give logits.
+
+    The module is run once on the probe. One that has an adapter among its parts, as a copy with a new head does, takes
+    the packed tensor already. What a module cannot be run on is said when it is asked, and not here.
     """
-    if inputs is None or any(isinstance(part, Adapter) for part in module.modules()):
-        return module
-    return Adapter(module, inputs)
+    if any(isinstance(part, Adapter) for part in module.modules()):
+        inputs = None
+    if any(is_lazy(weight) for weight in module.parameters()):
+        return module  # to run it would draw its first weights
+    cuda = [probe.device] if probe.device.type == "cuda" else []
+    with torch.no_grad(), torch.random.fork_rng(devices=cuda), LastHead() as seen:
+        try:
+            returned = _run(module, inputs, probe)
+        except Exception as error:
+            if inputs is None:
+                return module
+            raise ModelError(f"The module cannot be run with {', '.join(inputs.names)}: {error}") from error
+    output = find_output(returned, seen, len(probe), classes)
+    return module if inputs is None and output.plain else Adapter(module, inputs, output)
+
+
+def _run(module: nn.Module, inputs: Nest | None, x: torch.Tensor) -> Any:
+    # A trace knows the parts of the module, but not the module; its own hooks, which are rare, need the full call.
+    run = module if module._forward_hooks or module._forward_pre_hooks else module.forward
+    if inputs is None:
+        return run(x)
+    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
+    dtype = x.dtype if weight is None else weight.dtype
+    parts = inputs.unpack(x)
+    real = {leaf.name: parts[leaf.name].to(dtype) for leaf in inputs.leaves if leaf.kind == "real"}
+    return run(**{**parts, **real})

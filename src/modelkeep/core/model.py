@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from modelkeep.core import formats, inputs, modes, slices
-from modelkeep.core.adapter import adapt
+from modelkeep.core.adapter import Adapter, adapt, owner_of
 from modelkeep.core.card import Card, Preprocessing, class_names
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError, unknown_class
@@ -64,13 +64,14 @@ class Model:
         )
         self.device = torch.device(device)
         try:
-            self.module = adapt(module.to(self.device).eval(), inputs)
+            self.module = module.to(self.device).eval()
         except NotImplementedError as error:  # what torch.export's module() says to eval()
             raise ModelError(
                 "An exported program cannot switch between train and eval mode. Save it with torch.export.save and "
                 'read it with Model.load("model.pt2").'
             ) from error
         self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device, self.dtype).eval()
+        self.module = adapt(self.module, inputs, self.preprocess(self.probe()), len(self.classes))
         self._one_path = slices.one_path(self.module)
 
     @property
@@ -89,13 +90,19 @@ class Model:
         return self.card.classes
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about how the model is read."""
+        note = self.module.output.note if isinstance(self.module, Adapter) else ""
+        return (note,) if note else ()
+
+    @property
     def bounds(self) -> tuple[float, float] | None:
         """The range that every value of an input lies in, or None where there is none."""
         return self.card.bounds
 
     def __repr__(self) -> str:
         count = sum(p.numel() for p in self.module.parameters())
-        name = type(self.module).__name__
+        name = type(owner_of(self.module)).__name__
         return f"Model({name}, {self.input_shape} → {len(self.classes)} classes, {count:,} parameters)"
 
     def _repr_html_(self) -> str:
@@ -127,12 +134,6 @@ class Model:
             )
         if not torch.isfinite(logits).all():
             raise ModelError("The module gives NaN or infinite logits for finite inputs. Are its weights damaged?")
-        # A few logits can look like probabilities by chance; those of the probe, too, cannot.
-        if _are_probabilities(logits) and _are_probabilities(self.forward(self.probe()).detach()):
-            raise ModelError(
-                "The module gives probabilities, but ModelKeep needs logits, of which it makes the probabilities "
-                "itself. Leave out the softmax at the end."
-            )
         return logits
 
     def probs(self, x: torch.Tensor | Mapping[str, Any]) -> torch.Tensor:
@@ -265,8 +266,3 @@ def _shape(input_shape: Sequence[int] | None, inputs: Nest | None) -> tuple[int,
             "A model needs the shape of one input (input_shape=…), or its tensors by name (inputs=Nest(…))."
         )
     return (inputs.width,)
-
-
-def _are_probabilities(logits: torch.Tensor) -> bool:
-    ones = torch.ones_like(logits[:, 0])
-    return bool((logits >= 0).all()) and torch.allclose(logits.sum(dim=1), ones, atol=1e-4)
