@@ -138,7 +138,9 @@ def _traced_source(value: fx.Proxy) -> Any:
     source = node.args[0] if known and node.args else None
     if not isinstance(source, fx.Node):
         raise TypeError("the head of the network is not the last node of its graph")  # the slice is then made by hooks
-    return value.tracer.proxy(source)
+    found = value.tracer.proxy(source)
+    node.graph.erase_node(node)  # nothing uses the head any more
+    return found
 
 
 def find_output(returned: Any, seen: LastHead, n: int, classes: int) -> Output:

@@ -14,7 +14,7 @@ from torch import nn
 
 from guard.gateway.gateways import SHAPE, small_model
 from modelkeep import Model
-from modelkeep.core.errors import ModelError, PredictionError
+from modelkeep.core.errors import PredictionError
 from modelkeep.guard.gateway.backend import LocalBackend, softmax
 from modelkeep.guard.protocol.tensors import Array
 
@@ -60,7 +60,8 @@ def test_logits_that_are_none_are_an_error() -> None:
         asyncio.run(predicted(backend, ROWS))
 
 
-def test_a_model_with_a_softmax_is_refused_before_it_serves() -> None:
-    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.Softmax(dim=1))
-    with pytest.raises(ModelError, match="softmax"):
-        LocalBackend(Model(module, input_shape=SHAPE, classes=4))
+def test_a_model_with_a_softmax_serves_its_own_probabilities() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.Softmax(dim=1)).eval()
+    (served,) = asyncio.run(predicted(LocalBackend(Model(module, input_shape=SHAPE, classes=4)), ROWS))
+    with torch.no_grad():
+        np.testing.assert_allclose(served, module(torch.from_numpy(ROWS)).numpy(), rtol=1e-6)
