@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError, MissingExtra
 from modelkeep.zoo.datasets.archives import unpack_member
-from modelkeep.zoo.datasets.dataset import File, Source
+from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
 from modelkeep.zoo.datasets.tables import Column
 
 # R files of that age do not say how texts are encoded; Latin-1 reads any byte.
@@ -27,6 +28,31 @@ def r_file(name: str, sha256: str, *, package: str, debian: str, address: str) -
             Source(address, unpack_member(f"{package}/data/{name}")),
             Source(f"apt:{debian}", unpack_member(f"usr/lib/R/site-library/{package}/data/{name}")),
         ),
+    )
+
+
+def r_table(
+    file: File,
+    parse: Callable[[Mapping[str, Path], Part], Data],
+    features: int,
+    classes: int,
+    rows: tuple[int, int],
+    licence: str,
+    home: str,
+    notes: str = "",
+) -> DataSet:
+    """A table of an R package, one file; four fifths of its rows are for training."""
+    return DataSet(
+        kind="table",
+        shape=(features,),
+        classes=classes,
+        rows={"train": rows[0], "test": rows[1]},
+        licence=licence,
+        home=home,
+        parse=parse,
+        files=(file,),
+        shares=(0.8, 0.2),
+        notes=notes,
     )
 
 
