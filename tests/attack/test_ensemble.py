@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from attack.linear_models import data_for, linear_model
 from modelkeep import Data, Model
 from modelkeep.attack.case import Search
 from modelkeep.attack.ensemble import Standard
@@ -169,24 +170,11 @@ def test_it_is_at_least_as_strong_as_each_of_its_parts(
     assert sum(whole.solved_by.values()) == int((whole.success & (whole.before == data.y)).sum())
 
 
-def linear_model(classes: int, shape: tuple[int, ...], bounds: tuple[float, float] | None) -> Model:
-    layer = nn.Linear(math.prod(shape), classes)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
-    return Model(nn.Sequential(nn.Flatten(), layer), input_shape=shape, classes=classes, bounds=bounds)
-
-
-def data_for(model: Model, n: int = 60) -> Data:
-    x = torch.rand(n, *model.input_shape, generator=torch.Generator().manual_seed(1))
-    return Data(x, model.predict(x), model.classes)
-
-
 @pytest.mark.parametrize("classes", [2, 3, 12])
 @pytest.mark.parametrize("norm", DUALS)
 def test_with_few_classes_or_many_it_finds_exactly_what_the_closed_form_allows(norm: Norm, classes: int) -> None:
     """AutoAttack's peers crash below ten classes, and its loss is not defined below four."""
-    model = linear_model(classes, (8,) if classes < 4 else (2, 2, 2), None)
+    model = linear_model((8,) if classes < 4 else (2, 2, 2), classes)
     data = data_for(model)
     w: torch.Tensor = model.module.get_parameter("1.weight").detach()
     lengths: torch.Tensor = (w[data.y][:, None] - w).norm(p=DUALS[norm], dim=2)
@@ -201,7 +189,7 @@ def test_with_few_classes_or_many_it_finds_exactly_what_the_closed_form_allows(n
 
 
 def test_a_target_and_a_mask_are_kept() -> None:
-    model = linear_model(3, (1, 3, 4), (0.0, 1.0))
+    model = linear_model((1, 3, 4), 3, (0.0, 1.0))
     data = data_for(model)
     mask = torch.ones(1, 3, 4, dtype=torch.bool)
     mask[:, 0] = False
@@ -237,6 +225,6 @@ def test_a_random_model_is_noticed() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    model = linear_model(2, (6,), None)
+    model = linear_model((6,), 2)
     with pytest.raises(InputError, match="'norm' parameter of Standard must be one of 'linf', 'l2', 'l1'"):
         Standard(norm="l0", radius=3)(model, data_for(model), seed=0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linprog, minimize
 from torch import nn
 
+from attack.linear_models import data_for, linear_model
 from modelkeep import Data, Model
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.minimum_norm.fab import FAB
@@ -21,19 +22,6 @@ from modelkeep.core.norms import Ball, Norm
 
 Array = np.ndarray[tuple[int], np.dtype[np.float64]]
 DUALS: dict[Norm, float] = {"linf": 1, "l2": 2, "l1": math.inf}
-
-
-def linear_model(shape: tuple[int, ...] = (6,), classes: int = 3, bounds: tuple[float, float] | None = None) -> Model:
-    layer = nn.Linear(math.prod(shape), classes)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
-    return Model(nn.Sequential(nn.Flatten(), layer), input_shape=shape, classes=classes, bounds=bounds)
-
-
-def data_for(model: Model, n: int = 60) -> Data:
-    x = torch.rand(n, *model.input_shape, generator=torch.Generator().manual_seed(1))
-    return Data(x, model.predict(x), model.classes)
 
 
 def distances(model: Model, data: Data, dual: float) -> torch.Tensor:

@@ -8,9 +8,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
-from modelkeep import Data, Model
+from attack.linear_models import data_for, linear_model
 from modelkeep.attack.minimum_norm.fmn import FMN, _shrunk
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import AnyNorm, Ball
@@ -18,23 +17,10 @@ from modelkeep.core.norms import AnyNorm, Ball
 DUALS: dict[AnyNorm, float] = {"linf": 1, "l2": 2, "l1": math.inf}
 
 
-def linear_model(classes: int = 3, bounds: tuple[float, float] | None = None) -> Model:
-    layer = nn.Linear(12, classes)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
-    return Model(nn.Sequential(nn.Flatten(), layer), input_shape=(1, 3, 4), classes=classes, bounds=bounds)
-
-
-def data_for(model: Model) -> Data:
-    x = torch.rand(60, 1, 3, 4, generator=torch.Generator().manual_seed(1))
-    return Data(x, model.predict(x), model.classes)
-
-
 @pytest.mark.parametrize("norm", DUALS)
 def test_on_a_linear_model_it_finds_the_boundary(norm: AnyNorm) -> None:
     """Of two classes; among more, the way is to the one with the best score, which need not be the nearest."""
-    model = linear_model(2)
+    model = linear_model((1, 3, 4), 2)
     data = data_for(model)
     w: torch.Tensor = model.module.get_parameter("1.weight").detach()
     length: torch.Tensor = (w[0] - w[1]).norm(p=DUALS[norm])
@@ -50,7 +36,7 @@ def test_on_a_linear_model_it_finds_the_boundary(norm: AnyNorm) -> None:
 
 def test_in_l0_it_changes_about_as_few_values_as_the_bounds_allow() -> None:
     """With two classes, the fewest are those whose gains up to their bounds are the largest."""
-    model = linear_model(2, bounds=(0.0, 1.0))
+    model = linear_model((1, 3, 4), 2, (0.0, 1.0))
     data = data_for(model)
     w = model.module.get_parameter("1.weight").detach()
     logits = model.logits(data.x)
@@ -70,7 +56,7 @@ def test_in_l0_it_changes_about_as_few_values_as_the_bounds_allow() -> None:
 
 @pytest.mark.parametrize("norm", [*DUALS, "l0"])
 def test_bounds_target_and_mask_are_kept(norm: AnyNorm) -> None:
-    model = linear_model(bounds=(0.0, 1.0))
+    model = linear_model((1, 3, 4), bounds=(0.0, 1.0))
     data = data_for(model)
     mask = torch.ones(1, 3, 4, dtype=torch.bool)
     mask[:, 0] = False
@@ -98,7 +84,7 @@ def test_a_change_is_shrunk_to_each_radius_as_the_ball_does_it(
 
 
 def test_nonsense_is_refused() -> None:
-    model = linear_model()
+    model = linear_model((1, 3, 4))
     data = data_for(model)
     with pytest.raises(InputError, match="'steps' parameter of FMN"):
         FMN(steps=0)(model, data, seed=0)

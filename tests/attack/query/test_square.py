@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from attack.linear_models import data_for, linear_model
 from modelkeep import Data, Model
 from modelkeep.attack.query.square import Square, _share
 from modelkeep.attack.query.windows import Windows, two_bumps
@@ -18,19 +19,6 @@ from modelkeep.core.norms import Norm
 
 SHAPES = {"table": (6,), "grey": (1, 6, 6), "colour": (3, 4, 5), "line": (2, 9)}
 DUALS: dict[Norm, float] = {"linf": 1, "l2": 2, "l1": math.inf}
-
-
-def linear_model(shape: tuple[int, ...], bounds: tuple[float, float] | None = None, classes: int = 2) -> Model:
-    layer = nn.Linear(math.prod(shape), classes)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
-    return Model(nn.Sequential(nn.Flatten(), layer), input_shape=shape, classes=classes, bounds=bounds)
-
-
-def data_for(model: Model, n: int = 40) -> Data:
-    x = torch.rand(n, *model.input_shape, generator=torch.Generator().manual_seed(1))
-    return Data(x, model.predict(x), model.classes)
 
 
 def distances(model: Model, data: Data, dual: float) -> torch.Tensor:
@@ -46,8 +34,8 @@ def distances(model: Model, data: Data, dual: float) -> torch.Tensor:
     [*(("linf", shape) for shape in SHAPES), *((n, s) for n in ("l2", "l1") for s in ("table", "grey"))],
 )
 def test_on_a_linear_model_it_finds_what_the_closed_form_allows(norm: Norm, shape: str) -> None:
-    model = linear_model(SHAPES[shape])
-    data = data_for(model)
+    model = linear_model(SHAPES[shape], 2)
+    data = data_for(model, 40)
     distance = distances(model, data, DUALS[norm])
     radius = float(distance.median())
     found = Square(norm=norm, radius=radius, queries=400)(model, data, seed=0)
@@ -62,8 +50,8 @@ def test_on_a_linear_model_it_finds_what_the_closed_form_allows(norm: Norm, shap
 
 @pytest.mark.parametrize("queries", [1, 2, 37])
 def test_the_budget_is_never_exceeded(queries: int) -> None:
-    model = linear_model((1, 6, 6), bounds=(0.0, 1.0))
-    data = data_for(model)
+    model = linear_model((1, 6, 6), 2, (0.0, 1.0))
+    data = data_for(model, 40)
     asked: list[int] = []
     handle = model.module.register_forward_pre_hook(lambda _, inputs: asked.append(len(inputs[0])))
     found = Square(radius=1e-4, queries=queries, batch_size=25)(model, data, seed=0)
@@ -75,15 +63,15 @@ def test_the_budget_is_never_exceeded(queries: int) -> None:
 
 
 def test_solved_examples_cost_nothing_more() -> None:
-    model = linear_model((6,))
-    data = data_for(model)
+    model = linear_model((6,), 2)
+    data = data_for(model, 40)
     assert Square(radius=3.0, queries=500)(model, data, seed=0).queries < 20 * len(data)
 
 
 @pytest.mark.parametrize("norm", DUALS)
 def test_a_target_and_a_mask_are_kept(norm: Norm) -> None:
-    model = linear_model((1, 6, 6), bounds=(0.0, 1.0), classes=3)
-    data = data_for(model)
+    model = linear_model((1, 6, 6), 3, (0.0, 1.0))
+    data = data_for(model, 40)
     mask = torch.zeros(1, 6, 6, dtype=torch.bool)
     mask[:, :, 2:] = True
     radius = {"linf": 0.5, "l2": 2.0, "l1": 8.0}[norm]
@@ -104,13 +92,13 @@ def test_it_needs_no_gradient() -> None:
             return torch.stack([score, 36 - score], dim=1)
 
     model = Model(Rounded(), input_shape=(1, 6, 6), classes=2)
-    data = data_for(model)
+    data = data_for(model, 40)
     assert Square(radius=0.3, queries=300)(model, data, seed=0).robust_accuracy.value < 0.1
 
 
 def test_the_same_seed_finds_the_same() -> None:
-    model = linear_model((1, 6, 6), bounds=(0.0, 1.0))
-    data = data_for(model)
+    model = linear_model((1, 6, 6), 2, (0.0, 1.0))
+    data = data_for(model, 40)
     found = [Square(radius=0.1, queries=50)(model, data, seed=seed).adversarial for seed in (0, 0, 1)]
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
@@ -153,8 +141,8 @@ def test_two_bumps_are_opposite_and_fall_off_from_their_middles() -> None:
 
 
 def test_nonsense_is_refused() -> None:
-    model = linear_model((6,))
-    data = data_for(model)
+    model = linear_model((6,), 2)
+    data = data_for(model, 40)
     with pytest.raises(InputError, match="'queries' parameter of Square"):
         Square(radius=0.1, queries=0)(model, data, seed=0)
     with pytest.raises(InputError, match="'first_share' parameter of Square"):

@@ -6,26 +6,17 @@ from typing import Any, Literal
 
 import pytest
 
-from modelkeep import Data
 from modelkeep.papers.leino2022.posthoc_certification import POSTHOC, certify_noisy, certify_plain, report, trials
 from modelkeep.papers.table import PaperTable
 from modelkeep.study import StudyResult, Trial
-from modelkeep.zoo import datasets
-from papers.leino2022.performing import performed, without
+from papers.leino2022.performing import digits_as_mnist, performed, without
 
 TINY = {"radius": 0.3, "images": 1_000, "epochs": 3, "inputs": 20, "samples": 100}
 
 
 @pytest.fixture(scope="module")
 def done() -> StudyResult:
-    with pytest.MonkeyPatch.context() as patched:
-        load = datasets.load
-
-        def digits(name: str, part: Literal["train", "test"]) -> Data:
-            assert name == "mnist"
-            return load("digits", part)
-
-        patched.setattr(datasets, "load", digits)
+    with digits_as_mnist():
         return performed([Trial.of(certify_plain, {**TINY, "attacked": 30}, 0), Trial.of(certify_noisy, TINY, 0)])
 
 

@@ -7,25 +7,16 @@ from typing import Literal
 
 import pytest
 
-from modelkeep import Data
 from modelkeep.papers.leino2022.table_6_9 import METHODS, PAPER, measure_steepness, report, trials
 from modelkeep.study import StudyResult, Trial
-from modelkeep.zoo import datasets
-from papers.leino2022.performing import performed, without
+from papers.leino2022.performing import digits_as_mnist, performed, without
 
 TINY = {"radius": 0.3, "network": "2C2F", "images": 600, "epochs": 12, "examples": 8}
 
 
 @pytest.fixture(scope="module")
 def done() -> StudyResult:
-    with pytest.MonkeyPatch.context() as patched:
-        load = datasets.load
-
-        def digits(name: str, part: Literal["train", "test"]) -> Data:
-            assert name == "mnist"
-            return load("digits", part)
-
-        patched.setattr(datasets, "load", digits)
+    with digits_as_mnist():
         found = performed(
             [Trial.of(measure_steepness, {"data": "mnist", "method": method, **TINY}, 0) for method in METHODS]
         )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from modelkeep.core.errors import InputError, MissingExtra
 from modelkeep.rl.environments.atari import Atari, games
@@ -16,6 +15,7 @@ from modelkeep.rl.environments.screens import ScreenShrinker
 from modelkeep.rl.environments.vector import StepResult
 from modelkeep.rl.evaluation import play_episodes, random_player
 from modelkeep.training.checkpoint import Snapshot
+from rl.environments.plays import are_same, draw_actions
 
 
 @pytest.fixture(scope="module")
@@ -23,20 +23,6 @@ def breakout() -> Iterator[Atari]:
     environments = Atari("Breakout", 2, life_ends=True)
     yield environments
     environments.close()
-
-
-def drawn(environments: Atari, steps: int, seed: int) -> NDArray[np.int64]:
-    return np.random.default_rng(seed).integers(0, environments.actions, (steps, environments.count))
-
-
-def same(ours: list[StepResult], theirs: list[StepResult]) -> bool:
-    return all(
-        np.array_equal(a.observations, b.observations)
-        and np.array_equal(a.rewards, b.rewards)
-        and np.array_equal(a.ended, b.ended)
-        and a.returns == b.returns
-        for a, b in zip(ours, theirs, strict=True)
-    )
 
 
 @pytest.mark.parametrize("game", ["Breakout", "MsPacman"])
@@ -56,7 +42,7 @@ def test_the_screens_and_rewards_are_those_of_the_ales_own_preprocessing(game: s
     # Only the rounding of a mean may differ; and before the first screen theirs shows black, ours the first screen.
     assert np.abs(shown[:, -1].astype(int) - expected[:, -1]).max() <= 1
     total = 0.0
-    for actions in drawn(ours, 150, seed=1):
+    for actions in draw_actions(ours, 150, seed=1):
         stepped = ours.step(actions)
         expected, reward, terminated, truncated, _ = theirs.step(actions)
         assert stepped.rewards[0] == reward[0]
@@ -70,24 +56,24 @@ def test_the_screens_and_rewards_are_those_of_the_ales_own_preprocessing(game: s
 
 def test_what_was_kept_goes_on_exactly(breakout: Atari) -> None:
     breakout.reset(1)
-    for actions in drawn(breakout, 60, 0):
+    for actions in draw_actions(breakout, 60, 0):
         breakout.step(actions)
     snapshot = Snapshot.from_bytes(Snapshot(*breakout.state(), identity={}).to_bytes(), "the test")
-    later = drawn(breakout, 150, 1)
+    later = draw_actions(breakout, 150, 1)
     first = [breakout.step(actions) for actions in later]
     assert any(each.returns for each in first)
     other = Atari("Breakout", 2, life_ends=True)
     other.reset(2)
     for environments in (breakout, other):
         environments.restore((snapshot.tensors, snapshot.values))
-        assert same([environments.step(actions) for actions in later], first)
+        assert are_same([environments.step(actions) for actions in later], first)
 
 
 def test_a_lost_life_is_an_end_for_the_learner_only(breakout: Atari) -> None:
     breakout.reset(3)
     rewards, lives = np.zeros(2), np.zeros(2)
     finished: list[float] = []
-    for actions in drawn(breakout, 400, 0):
+    for actions in draw_actions(breakout, 400, 0):
         stepped = breakout.step(actions)
         rewards += stepped.rewards
         lives += stepped.ended
@@ -107,15 +93,15 @@ def test_whole_episodes_are_played_without_lives(breakout: Atari) -> None:
 
 
 def test_the_seed_decides_and_copies_differ(breakout: Atari) -> None:
-    actions = np.repeat(drawn(breakout, 20, 0)[:, :1], 2, axis=1)
+    actions = np.repeat(draw_actions(breakout, 20, 0)[:, :1], 2, axis=1)
 
     def run(seed: int) -> list[StepResult]:
         breakout.reset(seed)
         return [breakout.step(each) for each in actions]
 
     once = run(1)
-    assert same(once, run(1))
-    assert not same(once, run(2))
+    assert are_same(once, run(1))
+    assert not are_same(once, run(2))
     assert any(not np.array_equal(each.observations[0], each.observations[1]) for each in once)
 
 
@@ -123,7 +109,7 @@ def test_the_last_four_screens_are_seen_and_nothing_is_overwritten(breakout: Ata
     seen = [breakout.reset(0)]
     kept = [seen[0].copy()]
     assert (seen[0] == seen[0][:, :1]).all()
-    for actions in drawn(breakout, 6, 0):
+    for actions in draw_actions(breakout, 6, 0):
         seen.append(breakout.step(actions).observations)
         kept.append(seen[-1].copy())
         assert np.array_equal(seen[-1][:, :3], seen[-2][:, 1:])

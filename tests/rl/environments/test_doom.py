@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from modelkeep.core.errors import InputError, MissingExtra
 from modelkeep.rl.environments.catalogue import make
@@ -18,6 +17,7 @@ from modelkeep.rl.environments.episodes import Episodes
 from modelkeep.rl.environments.screens import ScreenShrinker
 from modelkeep.rl.environments.vector import StepResult
 from modelkeep.training.checkpoint import Snapshot
+from rl.environments.plays import are_same, draw_actions
 
 
 @pytest.fixture(scope="module")
@@ -25,20 +25,6 @@ def basic() -> Iterator[Doom]:
     environments = Doom("basic", 2)
     yield environments
     environments.close()
-
-
-def drawn(environments: Doom, steps: int, seed: int) -> NDArray[np.int64]:
-    return np.random.default_rng(seed).integers(0, environments.actions, (steps, environments.count))
-
-
-def same(ours: list[StepResult], theirs: list[StepResult]) -> bool:
-    return all(
-        np.array_equal(a.observations, b.observations)
-        and np.array_equal(a.rewards, b.rewards)
-        and np.array_equal(a.ended, b.ended)
-        and a.returns == b.returns
-        for a, b in zip(ours, theirs, strict=True)
-    )
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -74,10 +60,10 @@ def test_the_screens_and_rewards_are_those_of_vizdooms_own_wrapper(
 
 def test_what_was_kept_goes_on_exactly(basic: Doom, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     basic.reset(1)
-    for actions in drawn(basic, 90, 0):  # into the second episode
+    for actions in draw_actions(basic, 90, 0):  # into the second episode
         basic.step(actions)
     snapshot = Snapshot.from_bytes(Snapshot(*basic.state(), identity={}).to_bytes(), "the test")
-    later = drawn(basic, 80, 1)
+    later = draw_actions(basic, 80, 1)
     first = [basic.step(actions) for actions in later]
     assert any(each.returns for each in first)
     monkeypatch.chdir(tmp_path)
@@ -86,7 +72,7 @@ def test_what_was_kept_goes_on_exactly(basic: Doom, monkeypatch: pytest.MonkeyPa
     other.reset(2)
     for environments in (basic, other):
         environments.restore((snapshot.tensors, snapshot.values))
-        assert same([environments.step(actions) for actions in later], first)
+        assert are_same([environments.step(actions) for actions in later], first)
     other.close()
 
 
@@ -96,8 +82,8 @@ def test_the_seed_decides_and_copies_differ(basic: Doom) -> None:
         return [basic.step(np.zeros(2, np.int64)) for _ in range(5)]
 
     once = run(1)
-    assert same(once, run(1))
-    assert not same(once, run(2))
+    assert are_same(once, run(1))
+    assert not are_same(once, run(2))
     last = once[-1].observations
     assert not np.array_equal(last[0], last[1])
     assert last.dtype == np.uint8

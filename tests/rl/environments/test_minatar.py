@@ -7,7 +7,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,24 +21,11 @@ from modelkeep.rl.environments.catalogue import make
 from modelkeep.rl.environments.minatar import GAMES, MOST_STEPS, MinAtar
 from modelkeep.rl.environments.vector import Environments, State, StepResult
 from modelkeep.training.checkpoint import Snapshot
-
-
-def drawn(environments: Environments, steps: int, seed: int) -> NDArray[np.int64]:
-    return np.random.default_rng(seed).integers(0, environments.actions, (steps, environments.count))
+from rl.environments.plays import are_same, draw_actions
 
 
 def played(environments: Environments, actions: NDArray[np.int64]) -> list[StepResult]:
     return [environments.step(each) for each in actions]
-
-
-def same(ours: Sequence[StepResult], theirs: Sequence[StepResult]) -> bool:
-    return len(ours) == len(theirs) and all(
-        np.array_equal(a.observations, b.observations)
-        and np.array_equal(a.rewards, b.rewards)
-        and np.array_equal(a.ended, b.ended)
-        and a.returns == b.returns
-        for a, b in zip(ours, theirs, strict=True)
-    )
 
 
 def through_a_file(state: State) -> State:
@@ -62,7 +48,7 @@ def test_a_game_is_played_as_minatar_plays_it(game: str, monkeypatch: pytest.Mon
     assert ours.actions == len(allowed)
     sums = [0.0] * 3
     ends = 0
-    for actions in drawn(ours, 2_600, seed=1):
+    for actions in draw_actions(ours, 2_600, seed=1):
         stepped = ours.step(actions)
         returns = []
         for i, (each, action) in enumerate(zip(theirs, actions, strict=True)):
@@ -84,43 +70,43 @@ def test_a_game_is_played_as_minatar_plays_it(game: str, monkeypatch: pytest.Mon
 def test_what_was_kept_goes_on_exactly(game: str, before: int, seed: int) -> None:
     environments = make(f"minatar/{game}", 2)
     environments.reset(seed)
-    played(environments, drawn(environments, before, seed))
+    played(environments, draw_actions(environments, before, seed))
     kept = through_a_file(environments.state())
-    later = drawn(environments, 300, seed + 1)
+    later = draw_actions(environments, 300, seed + 1)
     first = played(environments, later)
     environments.restore(kept)
-    assert same(played(environments, later), first)
+    assert are_same(played(environments, later), first)
     other = make(f"minatar/{game}", 2)
     other.reset(seed + 1)
     other.restore(kept)
-    assert same(played(other, later), first)
+    assert are_same(played(other, later), first)
 
 
 def test_what_was_kept_does_not_change_with_the_game() -> None:
     for game in GAMES:
         environments = make(f"minatar/{game}", 2)
         environments.reset(3)
-        played(environments, drawn(environments, 100, 0))
+        played(environments, draw_actions(environments, 100, 0))
         kept = environments.state()
         before = fingerprint(kept[0], json.dumps(kept[1]))
-        played(environments, drawn(environments, 100, 1))
+        played(environments, draw_actions(environments, 100, 1))
         assert fingerprint(kept[0], json.dumps(kept[1])) == before
         environments.restore(kept)
-        played(environments, drawn(environments, 100, 1))
+        played(environments, draw_actions(environments, 100, 1))
         assert fingerprint(kept[0], json.dumps(kept[1])) == before
 
 
 def test_the_seed_decides_and_copies_differ() -> None:
     environments = make("minatar/asterix", 4)
-    actions = np.repeat(drawn(environments, 200, 0)[:, :1], 4, axis=1)
+    actions = np.repeat(draw_actions(environments, 200, 0)[:, :1], 4, axis=1)
 
     def run(seed: int) -> list[StepResult]:
         environments.reset(seed)
         return played(environments, actions)
 
     once = run(1)
-    assert same(once, run(1))
-    assert not same(once, run(2))
+    assert are_same(once, run(1))
+    assert not are_same(once, run(2))
     assert any(not np.array_equal(each.observations[0], each.observations[1]) for each in once)
 
 
@@ -128,7 +114,7 @@ def test_observations_are_ones_and_zeros_in_memory_order_and_are_not_overwritten
     environments = make("minatar/seaquest", 2)
     first = environments.reset(0)
     kept = first.copy()
-    stepped = played(environments, drawn(environments, 50, 0))
+    stepped = played(environments, draw_actions(environments, 50, 0))
     assert np.array_equal(first, kept)
     last = stepped[-1].observations
     assert last.dtype == np.uint8

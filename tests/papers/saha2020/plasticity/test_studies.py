@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 
-from modelkeep import Data
 from modelkeep.core.results import Provenance
 from modelkeep.papers.saha2020.plasticity import hypotheses, memory, sweep, table_5_1
 from modelkeep.papers.saha2020.plasticity.sweep import sweep as sweep_trial
@@ -17,21 +16,14 @@ from modelkeep.papers.saha2020.plasticity.table_5_1 import harden
 from modelkeep.papers.table import PaperTable
 from modelkeep.study import Record, StudyResult, Trial
 from modelkeep.zoo import datasets
-from papers.leino2022.performing import performed, without
+from papers.leino2022.performing import digits_as_mnist, performed, without
 
 TINY = {"images": 600, "epochs": 10, "cycles": 2, "iterations": 4, "attacked": 10}
 
 
 @pytest.fixture(scope="module")
 def hardened() -> StudyResult:
-    with pytest.MonkeyPatch.context() as patched:
-        load = datasets.load
-
-        def digits(name: str, part: Literal["train", "test"]) -> Data:
-            assert name == "mnist"
-            return load("digits", part)
-
-        patched.setattr(datasets, "load", digits)
+    with digits_as_mnist():
         return performed([Trial.of(harden, {"depth": depth, **TINY}, 0) for depth in (3, 2)])
 
 
