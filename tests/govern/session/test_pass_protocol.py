@@ -13,7 +13,8 @@ import pytest
 from govern.asking import a_pass
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable
 from modelkeep.govern.passes import Consent, Pass
-from modelkeep.govern.session.pass_protocol import PassLeader, PassParticipant
+from modelkeep.govern.session.pass_participant import PassParticipant
+from modelkeep.govern.session.pass_protocol import PassLeader
 from modelkeep.govern.wire.message import Message
 
 
@@ -58,7 +59,7 @@ class Own(Seat):
         self.state = SimpleNamespace(
             pieces=SimpleNamespace(step=0, total=2), keep_when_due=lambda: self.steps.append("keep")
         )
-        self.events = SimpleNamespace(refused=lambda text: self.steps.append(text))
+        self.events = SimpleNamespace(note_refusal=lambda text: self.steps.append(text))
         arrivals = [(SimpleNamespace(peer="bob"), self.message)]
         self.links = SimpleNamespace(receive=lambda timeout: arrivals.pop(0) if arrivals else None)
 

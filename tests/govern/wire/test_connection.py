@@ -22,10 +22,9 @@ from modelkeep.core.errors import GovernError, InputError, PartyUnavailable, Wir
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.wire import listener
 from modelkeep.govern.wire.connection import Connection
-from modelkeep.govern.wire.digest import Digest
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.listener import Listener
-from modelkeep.govern.wire.message import DTYPES, MAGIC, PRELUDE, Message, frame
+from modelkeep.govern.wire.message import DTYPES, MAGIC, PRELUDE, Digest, Message, frame
 from modelkeep.govern.wire.settings import Wire
 
 LOOPBACK = "127.0.0.1:0"

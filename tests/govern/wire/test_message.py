@@ -16,8 +16,7 @@ from torch import Tensor
 
 from modelkeep.core.errors import GovernError, InputError, WireError
 from modelkeep.govern.wire.compression import pack, unpack
-from modelkeep.govern.wire.digest import Digest
-from modelkeep.govern.wire.message import MAGIC, PRELUDE, Message, frame, octets, read_header, read_prelude
+from modelkeep.govern.wire.message import MAGIC, PRELUDE, Digest, Message, frame, octets, read_header, read_prelude
 from modelkeep.govern.wire.settings import Wire
 
 PLAIN = Wire()

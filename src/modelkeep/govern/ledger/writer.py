@@ -1,25 +1,30 @@
-"""LedgerWriter: records what crosses in a pass on its own thread, so that the pass does not wait."""
+"""What a party writes into its ledger: the passes (`LedgerWriter`), and all else that happens (`EventLog`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from time import monotonic
 from typing import Literal
 
 from torch import Tensor
 
-from modelkeep.core.errors import WireError
+from modelkeep.core.errors import PartyUnavailable, WireError
 from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.passes import Consent, Pass
-from modelkeep.govern.wire.digest import Digest
+from modelkeep.govern.wire.message import Digest
 from modelkeep.govern.wire.settings import Wire
 
 What = Literal["activations", "gradients"]
+_LONGEST = 1000  # characters of what others say that are written down
+_MOST = 200  # events in a minute
 
 
 class LedgerWriter:
-    """What one party sends and receives, pass after pass."""
+    """Records what one party sends and receives, pass after pass, on a thread of its own: no pass waits for it."""
 
     def __init__(self, ledger: Ledger, wire: Wire) -> None:
         self._ledger, self._wire = ledger, wire
@@ -91,3 +96,32 @@ def _place(crossing: Crossing) -> tuple[object, ...]:
 def _sort(crossings: Sequence[Future[Crossing]]) -> list[Crossing]:
     """In an order that does not depend on who was faster."""
     return sorted((c.result() for c in crossings), key=lambda c: (c.at, c.what, c.part, c.peer))
+
+
+class EventLog:
+    """Writes events into the ledger, and passes each text on to `on_event`, such as a live view."""
+
+    def __init__(self, ledger: Ledger, on_event: Callable[[str], None]) -> None:
+        self._ledger, self._on_event = ledger, on_event
+        self._times: deque[float] = deque(maxlen=_MOST)
+        self._left_out = 0
+
+    def note_refusal(self, sentence: str) -> None:
+        """Write down a refusal."""
+        self.write("refused", sentence)
+
+    def write(self, kind: str, text: str) -> None:
+        """Write an event down. A full disk is not an error here: it may be the very trouble that is reported.
+
+        Other parties can cause a flood of events, so only `_MOST` of a minute are written.
+        """
+        self._on_event(text)
+        now = monotonic()
+        if len(self._times) == _MOST and now - self._times[0] < 60:
+            self._left_out += 1
+            return
+        more = f" ({self._left_out} events before it were too many to write down.)" if self._left_out else ""
+        self._times.append(now)
+        self._left_out = 0
+        with suppress(PartyUnavailable):
+            self._ledger.event(kind, text[:_LONGEST] + more)

@@ -24,7 +24,7 @@ from modelkeep.govern.session.messages import (
     read_number,
     refuse_question,
 )
-from modelkeep.govern.session.pass_protocol import PassParticipant
+from modelkeep.govern.session.pass_participant import PassParticipant
 from modelkeep.govern.session.session_protocol import Standing
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message

@@ -13,16 +13,15 @@ from modelkeep.govern.consent.policy import Policy
 from modelkeep.govern.consent.state import ConsentState
 from modelkeep.govern.documents import read_document
 from modelkeep.govern.folder import Folder
-from modelkeep.govern.ledger.event_log import EventLog
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.ledger.writer import LedgerWriter
+from modelkeep.govern.ledger.writer import EventLog, LedgerWriter
 from modelkeep.govern.piece.checkpoints import Checkpoints, PieceState
 from modelkeep.govern.piece.files import read_piece
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.materials import Materials
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.member import answer_at_once
-from modelkeep.govern.session.pass_protocol import PassParticipant
+from modelkeep.govern.session.pass_participant import PassParticipant
 from modelkeep.govern.session.session_protocol import SessionParticipant
 from modelkeep.govern.session.status import Status
 

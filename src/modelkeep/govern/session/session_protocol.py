@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from modelkeep.core.errors import GovernError, PartyUnavailable
 from modelkeep.govern.passes import Pass
 from modelkeep.govern.session.links import wait_for
-from modelkeep.govern.session.pass_protocol import PassParticipant
+from modelkeep.govern.session.pass_participant import PassParticipant
 
 T = TypeVar("T")
 

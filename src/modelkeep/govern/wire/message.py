@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from modelkeep.core.errors import GovernError, InputError, WireError, join_names
+from modelkeep.core.errors import GovernError, InputError, MissingExtra, WireError, join_names
 from modelkeep.core.signing import canonical
 from modelkeep.govern.wire.compression import pack
 from modelkeep.govern.wire.settings import Wire
@@ -171,3 +171,36 @@ def _is_shape(shape: Sequence[Any]) -> bool:
 
 def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not a number of JSON's")
+
+
+class Digest:
+    """The BLAKE3 of what crosses between two parties, the same at both ends, for their ledgers.
+
+    It is of types, shapes and bytes as they cross: rounded to bfloat16 where they are, before any compression.
+
+    >>> import torch
+    >>> sent, received = Digest(Wire()), Digest(Wire())
+    >>> sent.update([torch.ones(2), torch.zeros(())])
+    >>> received.update([torch.ones(2)])
+    >>> received.update([torch.zeros(())])
+    >>> sent.hexdigest() == received.hexdigest()
+    True
+    """
+
+    def __init__(self, wire: Wire) -> None:
+        try:
+            from blake3 import blake3
+        except ImportError as missing:
+            raise MissingExtra("govern", "blake3", "A digest of what crosses") from missing
+        self._wire, self._hash = wire, blake3()
+
+    def update(self, tensors: Iterable[Tensor]) -> None:
+        """Hash some more tensors."""
+        for tensor in tensors:
+            crosses = prepare_crossing(tensor, self._wire)
+            self._hash.update(f"{crosses.dtype}{tuple(crosses.shape)}".encode())
+            self._hash.update(octets(crosses))
+
+    def hexdigest(self) -> str:
+        """The hash of all tensors so far, in hexadecimal."""
+        return self._hash.hexdigest()
