@@ -15,7 +15,7 @@ import torch
 from core.contract.little import examples, images, table
 from elsewhere import CUDA, Elsewhere
 from modelkeep import Data, Model, Result
-from modelkeep.attack import APGD, CW, FMN, PGD, Transfer, robustness_curve
+from modelkeep.attack import APGD, CW, FMN, PGD, HotFlip, Substitution, Transfer, robustness_curve
 from modelkeep.bias import ExpertMitigation, MeasureAmplification, MeasureAsymmetry, ParityMitigation, SparseMitigation
 from modelkeep.certify import Certify, LipschitzSearch, RelaxedTopK, Smooth
 from modelkeep.core.access import Scores
@@ -46,6 +46,7 @@ from modelkeep.govern.exposure import infer_labels, invert
 from modelkeep.guard.defences import ModelGuardS
 from modelkeep.harden import BitDepth, Detector, evade, feature_squeezing, judge, score
 from modelkeep.training import Recipe
+from texts import lstm, sentences
 
 # The families whose methods are taken from the registry, each with the `cheap` settings of its class: a new method of
 # these families needs no line here.
@@ -65,7 +66,10 @@ def cheap(declared: Declaration) -> Method:
 
 
 DECLARED: dict[str, Method] = {
-    name: cheap(declared) for family in FAMILIES for name, declared in declarations(family).items()
+    name: cheap(declared)
+    for family in FAMILIES
+    for name, declared in declarations(family).items()
+    if not declared.home.startswith("modelkeep.attack.text.")
 }
 # Everything else gets a line here, with its settings bound, so that it takes the model, the data and the seed: other
 # settings of a declared method that run other code, and functions. Both models have a module called "hidden"; torch.fx
@@ -130,6 +134,11 @@ TRACED_METHODS: dict[str, Method] = {
         m, d, slice="hidden", attack="surrogate", known=0, seed=seed
     ),
 }
+# These exchange words.
+TEXT_METHODS: dict[str, Method] = {
+    "hotflip": lambda m, d, seed: HotFlip(**HotFlip.cheap)(m, d, seed=seed),
+    "substitution": lambda m, d, seed: Substitution(words=2, synonyms={"good": ("bad",)})(m, d, seed=seed),
+}
 # These are defined for two classes.
 BINARY_METHODS: dict[str, Method] = {
     "mitigate, experts": lambda m, d, seed: ExpertMitigation()(m, d, seed=seed),
@@ -169,6 +178,13 @@ def test_every_method_keeps_the_contract(name: str, make: Callable[[], Model]) -
 def test_every_binary_method_keeps_the_contract(name: str, make: Callable[[], Model]) -> None:
     model = make()
     report = check_method(BINARY_METHODS[name], model, examples(model))
+    assert set(report.not_checked.values()) <= {"there is no CUDA device"}
+
+
+@pytest.mark.parametrize("name", TEXT_METHODS)
+def test_every_method_of_texts_keeps_the_contract(name: str) -> None:
+    model = lstm()
+    report = check_method(TEXT_METHODS[name], model, sentences(model))
     assert set(report.not_checked.values()) <= {"there is no CUDA device"}
 
 

@@ -27,8 +27,8 @@ EXPORTS = {
     """,
     "attack": """
         APGD BIM CW DDN FAB FGSM FMN ILCM JSMA LBFGS LEAST_LIKELY PGD UPSET APGDTargeted Attack Attacked
-        Boundary BoundedAttack Case DeepFool Momentum OnePixel ProxySet RobustnessCurve Square Standard Target
-        Transfer Transferred Upset bpda eot proxy_set resume_from robustness_curve
+        Boundary BoundedAttack Case DeepFool HotFlip Momentum OnePixel ProxySet RobustnessCurve Square Standard
+        Substitution Target Transfer Transferred Upset bpda eot proxy_set resume_from robustness_curve
     """,
     "audit": "Audit Finding Section Settings audit audit_page",
     "bias": """

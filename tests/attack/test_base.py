@@ -18,7 +18,7 @@ from modelkeep.core.registry import declarations
 from modelkeep.training import Recipe
 
 ATTACKS: dict[str, Any] = {name: each.load() for name, each in declarations("attack").items()}
-SEARCHES = {name: kind for name, kind in ATTACKS.items() if issubclass(kind, Attack)}
+SEARCHES = {name: kind for name, kind in ATTACKS.items() if issubclass(kind, Attack) and not kind.of_texts}
 NORMS = {name: next(o for o in options_of(kind) if o.name == "norm").setting.choices for name, kind in SEARCHES.items()}
 
 

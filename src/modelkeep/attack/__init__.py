@@ -25,6 +25,8 @@ from modelkeep.attack.query.boundary import Boundary
 from modelkeep.attack.query.one_pixel import OnePixel
 from modelkeep.attack.query.square import Square
 from modelkeep.attack.result import Attacked
+from modelkeep.attack.text.hotflip import HotFlip
+from modelkeep.attack.text.substitution import Substitution
 from modelkeep.attack.transfer.momentum import Momentum
 from modelkeep.attack.transfer.proxy_set import ProxySet, proxy_set
 from modelkeep.attack.transfer.transfer import Transfer, Transferred
@@ -51,12 +53,14 @@ __all__ = [
     "BoundedAttack",
     "Case",
     "DeepFool",
+    "HotFlip",
     "Momentum",
     "OnePixel",
     "ProxySet",
     "RobustnessCurve",
     "Square",
     "Standard",
+    "Substitution",
     "Target",
     "Transfer",
     "Transferred",

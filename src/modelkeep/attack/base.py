@@ -32,9 +32,10 @@ class Attack:
 
     A subclass declares its own settings and `search`. The call hands both to `carry_out`, which verifies what the
     search found. The view of the model follows from the declared access. `cheap` are settings with which the tests of
-    all attacks run it in a moment.
+    all attacks run it in a moment; one that is `of_texts` takes models of token ids only.
     """
 
+    of_texts: ClassVar[bool] = False
     cheap: ClassVar[dict[str, Any]] = {}
 
     norm: AnyNorm = norm_setting("l2", "linf", "l1")

@@ -9,7 +9,7 @@ import torch
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
 from modelkeep.attack.checkpoint import Checkpoint
-from modelkeep.attack.result import Attacked, summarise
+from modelkeep.attack.result import Attacked, Rewritten, summarise
 from modelkeep.core.data import Data
 from modelkeep.core.description import describe
 from modelkeep.core.errors import InputError, bad_parameter
@@ -17,6 +17,7 @@ from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 from modelkeep.core.results import measured
+from modelkeep.core.tokenizer import word_changes
 from modelkeep.core.version import __version__
 
 
@@ -101,6 +102,7 @@ def carry_out(
             solved_by=campaign.solved_by(searches),
             queries=sum(stage.queries for stage in campaign.stages),
             gradients=sum(stage.health.gradients for stage in campaign.stages),
+            texts=_texts(data, campaign.adversarial.cpu()),
             **summarise(labels, before, campaign.after, ~campaign.stands, for_free),
         )
 
@@ -113,6 +115,18 @@ def _goal(
     if isinstance(target, str):
         return torch.full_like(labels, model.class_index(target)), target
     return target.of(clean), target.name
+
+
+def _texts(data: Data, adversarial: torch.Tensor) -> tuple[Rewritten, ...]:
+    """The texts that were changed, as words, where the data has a tokenizer."""
+    if data.tokenizer is None or data.nest is None or data.nest.tokens is None:
+        return ()
+    columns = data.nest.columns(data.nest.tokens.name)
+    before, after = data.x[:, columns].long(), adversarial[:, columns].round().long()
+    changed = torch.nonzero((before != after).any(dim=1)).flatten().tolist()
+    return tuple(
+        Rewritten(i, tuple(word_changes(data.tokenizer, before[i].tolist(), after[i].tolist()))) for i in changed
+    )
 
 
 def _broadcast(mask: torch.Tensor, original: torch.Tensor) -> torch.Tensor:

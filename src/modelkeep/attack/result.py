@@ -12,6 +12,24 @@ from modelkeep.core.results import Estimate, Result, Tensor
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_SHOWN_TEXTS = 5
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A text that an attack changed: its number in the data, and each word before and after."""
+
+    index: int
+    words: tuple[tuple[str, str], ...]
+
+    @property
+    def changes(self) -> tuple[tuple[str, str], ...]:
+        """The words that were exchanged."""
+        return tuple((before, after) for before, after in self.words if before != after)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{before} → {after}" for before, after in self.changes)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Attacked(Result, kind="attacked"):
@@ -22,6 +40,7 @@ class Attacked(Result, kind="attacked"):
     something. `success_rate` counts only the examples on which there was something to win. Without a `radius` the
     attack looked for the smallest change, and `accuracy_at` says how the model stands at any. `solved_by` says which
     part of the attack won how many; `queries` and `gradients` are the examples that it ran forward and backward.
+    `texts` are the texts that were changed, as words.
     """
 
     attack: str
@@ -44,6 +63,7 @@ class Attacked(Result, kind="attacked"):
     after: Tensor = field(repr=False)
     success: Tensor = field(repr=False)
     distance: Tensor = field(repr=False)
+    texts: tuple[Rewritten, ...] = field(default=(), repr=False)
 
     @property
     def size(self) -> str:
@@ -66,6 +86,7 @@ class Attacked(Result, kind="attacked"):
             ("success rate", "nothing to attack" if self.success_rate is None else str(self.success_rate)),
             *([("solved by", parts)] if len(self.solved_by) > 1 else []),
             ("median distance", f"{float(found.median()):.4g}" if len(found) else "–"),
+            *((f"words of text {text.index}", str(text)) for text in self.texts[:_SHOWN_TEXTS]),
             ("passes", f"{self.queries:,} forward, {self.gradients:,} backward"),
             ("health", "; ".join(self.health) or "nothing suspicious"),
         ]

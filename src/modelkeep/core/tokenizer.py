@@ -66,6 +66,14 @@ def word_spans(pieces: Sequence[str]) -> list[tuple[int, int]]:
     return list(pairwise([*starts, len(pieces)]))
 
 
+def word_changes(tokenizer: Tokenizer, before: Sequence[int], after: Sequence[int]) -> list[tuple[str, str]]:
+    """The words of two texts side by side, without special tokens: `(word before, word after)`, mostly the same."""
+    pieces, others = tokenizer.decode(before), tokenizer.decode(after)
+    shown = [number not in tokenizer.special or number != other for number, other in zip(before, after, strict=True)]
+    spans = [(a, b) for a, b in word_spans(pieces) if any(shown[a:b])]
+    return [(join_pieces(pieces[a:b]), join_pieces(others[a:b])) for a, b in spans]
+
+
 def join_pieces(pieces: Sequence[str]) -> str:
     """The pieces of one word as the word.
 

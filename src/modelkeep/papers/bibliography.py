@@ -50,6 +50,7 @@ Dhamdhere2019 | Kedar Dhamdhere, Mukund Sundararajan, Qiqi Yan | How important i
 Dong2018 | Yinpeng Dong et al. | Boosting adversarial attacks with momentum | CVPR
 Duchi2008 | John Duchi et al. | Efficient projections onto the l1-ball for learning in high dimensions | ICML
 Dziugaite2016 | Gintare Karolina Dziugaite, Zoubin Ghahramani, Daniel Roy | A study of the effect of JPG compression on adversarial images | arXiv 1608.00853
+Ebrahimi2018 | Javid Ebrahimi et al. | HotFlip: white-box adversarial examples for text classification | ACL
 Espeholt2018 | Lasse Espeholt et al. | IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures | ICML
 Fortunato2018 | Meire Fortunato et al. | Noisy networks for exploration | ICLR
 Golub1999 | Todd Golub et al. | Molecular classification of cancer: class discovery and class prediction by gene expression monitoring | Science
@@ -68,6 +69,7 @@ Humphries2023 | Thomas Humphries et al. | Investigating membership inference att
 Jaderberg2017 | Max Jaderberg et al. | Population based training of neural networks | arXiv 1711.09846
 Jagielski2020 | Matthew Jagielski et al. | High accuracy and high fidelity extraction of neural networks | USENIX Security
 Jamieson2016 | Kevin Jamieson, Ameet Talwalkar | Non-stochastic best arm identification and hyperparameter optimization | AISTATS
+Jin2020 | Di Jin et al. | Is BERT really robust? A strong baseline for natural language attack on text classification and entailment (TextFooler) | AAAI
 Johnson2017 | Justin Johnson et al. | CLEVR: a diagnostic dataset for compositional language and elementary visual reasoning | CVPR
 Juuti2019 | Mika Juuti et al. | PRADA: protecting against DNN model stealing attacks | EuroS&P
 Kariyappa2020 | Sanjay Kariyappa, Moinuddin Qureshi | Defending against model stealing attacks with adaptive misinformation | CVPR

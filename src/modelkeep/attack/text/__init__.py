@@ -1,0 +1,1 @@
+"""Attacks on texts: they exchange words, because a token id has no gradient and no small change."""
