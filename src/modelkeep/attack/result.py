@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from operator import not_
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import torch
+from pydantic import Field
 
 from modelkeep.core.results import Estimate, Result, Tensor
 
@@ -63,7 +65,7 @@ class Attacked(Result, kind="attacked"):
     after: Tensor = field(repr=False)
     success: Tensor = field(repr=False)
     distance: Tensor = field(repr=False)
-    texts: tuple[Rewritten, ...] = field(default=(), repr=False)
+    texts: Annotated[tuple[Rewritten, ...], Field(exclude_if=not_)] = field(default=(), repr=False)
 
     @property
     def size(self) -> str:
