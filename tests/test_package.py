@@ -107,8 +107,8 @@ EXPORTS = {
     """,
     "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
     "report": """
-        AttackReport Bias Card Explanations Measure Note Page Part Picture Table attack_page bias_page
-        completion_page explain_examples explanations_page hardening_page measure_bias
+        AttackReport Bias Card Explanations Measure Note Page Part Picture PrivacyReport Table attack_page bias_page
+        completion_page explain_examples explanations_page hardening_page measure_bias measure_privacy privacy_page
     """,
     "rl": """
         A2C A2CSettings Agent Environments Impala ImpalaSettings Learned Player Population Rainbow RainbowSettings

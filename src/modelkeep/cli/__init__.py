@@ -20,6 +20,7 @@ from modelkeep.cli.extract import ExtractCommand, extract
 from modelkeep.cli.harden import HardenCommand, harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
+from modelkeep.cli.privacy import privacy
 from modelkeep.core.version import __version__
 
 __all__ = ["app", "main"]
@@ -39,6 +40,7 @@ app.command(cls=method_command("explainer", "integrated-gradients", without=("ca
 app.command(cls=AttackCommand)(attack)
 app.command(cls=HardenCommand)(harden)
 app.command(cls=method_command("mitigation", "experts", selectors=("--mitigate",)))(bias)
+app.command(cls=method_command("membership", "rmia", selectors=("--attack",)))(privacy)
 app.command(cls=ExtractCommand)(extract)
 app.command()(complete)
 app.command()(methods)

@@ -10,6 +10,7 @@ from modelkeep.report.hardening import hardening_page
 from modelkeep.report.measure import Measure
 from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
+from modelkeep.report.privacy import PrivacyReport, measure_privacy, privacy_page
 
 __all__ = [
     "AttackReport",
@@ -21,6 +22,7 @@ __all__ = [
     "Page",
     "Part",
     "Picture",
+    "PrivacyReport",
     "Table",
     "attack_page",
     "bias_page",
@@ -29,4 +31,6 @@ __all__ = [
     "explanations_page",
     "hardening_page",
     "measure_bias",
+    "measure_privacy",
+    "privacy_page",
 ]

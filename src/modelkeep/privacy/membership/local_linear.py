@@ -12,9 +12,10 @@ from torch.nn.functional import cross_entropy
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, SliceError
 from modelkeep.core.model import Model
-from modelkeep.core.slices import Cut, Slice
+from modelkeep.core.slices import INPUT, Cut, Slice
 from modelkeep.explain.influence import gradient
 from modelkeep.privacy.membership.attack import of_label
+from modelkeep.privacy.stack import can_stack, train_stacked
 from modelkeep.training import Recipe, Step, fit
 from modelkeep.training.fresh_network import copy_untrained
 
@@ -70,18 +71,21 @@ def train_proxies(
 ) -> list[Slice]:
     """g̃ of algorithm 8.3: the part above the slice, with fresh weights, learned from ĥ(x) of the rows of `data`.
 
-    What is below the slice is the target's own, so that a feature means the same to the proxy as to the target.
+    What is below the slice is the target's own, so that a feature means the same to the proxy as to the target. All
+    proxies learn from as many rows. At the input a proxy is a whole network, and they are trained as a stack.
     """
-    cut = cut_at(model.slice(place), model, data)
-    proxies = []
-    for seed, chosen in zip(seeds, rows, strict=True):
-        fresh = copy_untrained(model, seed)
-        cutting = fresh.slice(place)
-        fit(fresh, data.take(chosen), _FromCut(cutting, take(cut, chosen)), recipe, seed=seed)
+    networks = [copy_untrained(model, seed) for seed in seeds]
+    cuttings = [fresh.slice(place) for fresh in networks]
+    if place == INPUT and len(networks) > 1 and can_stack(model, recipe):
+        train_stacked(networks, data, torch.stack(list(rows)), recipe, seeds)
+    else:
+        cut = cut_at(model.slice(place), model, data)
+        for fresh, cutting, seed, chosen in zip(networks, cuttings, seeds, rows, strict=True):
+            fit(fresh, data.take(chosen), _FromCut(cutting, take(cut, chosen)), recipe, seed=seed)
+    for fresh in networks:
         for parameter in fresh.module.parameters():
             parameter.requires_grad_(False)
-        proxies.append(cutting)
-    return proxies
+    return cuttings
 
 
 def logits_of(cutting: Slice, cut: Cut, y: torch.Tensor) -> torch.Tensor:
