@@ -20,7 +20,7 @@ from modelkeep.core.registry import declarations
 from modelkeep.report import AttackReport
 from modelkeep.zoo import datasets
 
-QUICK = ("--data", "digits", "--attack", "pgd", "--eps", "0.1", "--examples", "60", "--steps", "10")
+QUICK = ("--data", "digits", "--method", "pgd", "--radius", "0.1", "--examples", "60", "--steps", "10")
 
 
 def report_in(folder: Path) -> AttackReport:
@@ -63,7 +63,7 @@ def test_the_smallest_change_and_a_table(modelkeep: Run, cancer_model: Path, tmp
 
 
 def test_a_target_is_what_the_answers_become(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
-    run = modelkeep("attack", digits_model, *QUICK[:4], "--eps", "0.5", "--target", "3", "--examples", "20")
+    run = modelkeep("attack", digits_model, *QUICK[:4], "--radius", "0.5", "--target", "3", "--examples", "20")
     assert run.code == 0, run.err
     with np.load(tmp_path / "modelkeep-out" / "adversarial.npz") as arrays:
         assert (arrays["answer"][arrays["success"]] == 3).all()
@@ -76,7 +76,7 @@ def test_of_data_sorted_by_class_it_attacks_more_than_the_first(
     test = datasets.load("digits", "test")
     test = test.take(test.y.argsort())
     np.savez(tmp_path / "sorted", x=test.x.numpy(), y=test.y.numpy(), classes=np.array(test.classes))
-    options = ("--data", "sorted.npz", "--attack", "fgsm", "--eps", "0.1", "--examples", "30", "--no-curve")
+    options = ("--data", "sorted.npz", "--method", "fgsm", "--radius", "0.1", "--examples", "30", "--no-curve")
     run = modelkeep("attack", digits_model, *options)
     assert run.code == 0, run.err
     with np.load(tmp_path / "modelkeep-out" / "adversarial.npz") as arrays:
@@ -116,9 +116,9 @@ def test_help_teaches_the_settings_of_a_method(modelkeep: Run) -> None:
     [
         (("--method", "magic"), 2, "There is no attack 'magic'"),
         (("--method", "pgd"), 2, "The attack 'pgd' needs --radius"),
-        (("--attack", "deepfool", "--eps", "1"), 2, "There is no option --eps."),
-        (("--attack", "deepfool", "--norm", "l1"), 2, "--norm must be one of l2, linf. Got 'l1'."),
-        (("--attack", "fgsm", "--eps", "1", "--steps", "3"), 2, "There is no option --steps."),
+        (("--method", "deepfool", "--radius", "1"), 2, "There is no option --radius."),
+        (("--method", "deepfool", "--norm", "l1"), 2, "--norm must be one of l2, linf. Got 'l1'."),
+        (("--method", "fgsm", "--radius", "1", "--steps", "3"), 2, "There is no option --steps."),
     ],
     ids=["no such attack", "no radius", "no radius wanted", "no such norm", "no such setting"],
 )
@@ -138,7 +138,7 @@ def test_without_a_model_it_says_what_to_do(modelkeep: Run) -> None:
 
 def test_a_run_that_was_stopped_goes_on(digits_model: Path, tmp_path: Path) -> None:
     """A real process, a real Ctrl-C, and the same inputs at the end as without it."""
-    arguments = ["attack", str(digits_model), "--data", "digits", "--attack", "pgd", "--eps", "0.03", "--no-curve"]
+    arguments = ["attack", str(digits_model), "--data", "digits", "--method", "pgd", "--radius", "0.03", "--no-curve"]
     arguments += ["--steps", "100", "--batch-size", "4", "--examples", "32", "--out"]
     # State is written after every batch, so that one knows when there is some.
     often = "from modelkeep.attack import checkpoint; checkpoint.SECONDS = 0; from modelkeep.cli import main; main()"

@@ -14,7 +14,7 @@ from modelkeep.attack import PGD
 from modelkeep.harden import Hardened, Scoreboard
 from modelkeep.zoo import datasets
 
-QUICK = ("--eps", "0.15", "--epochs", "4", "--learning-rate", "0.003", "--attack", "pgd", "--examples", "200")
+QUICK = ("--radius", "0.15", "--epochs", "4", "--learning-rate", "0.003", "--attack", "pgd", "--examples", "200")
 
 
 def test_the_hardened_model_is_saved_and_measured(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
@@ -56,6 +56,6 @@ def test_what_cannot_be_done_is_said(modelkeep: Run, digits_model: Path, tmp_pat
         (("--data", "digits", "--defence", "jpeg"), "--defence belongs to --compare"),
         (("--data", "digits", "--save", "model.bin"), "saved as a '.safetensors' file"),
     ):
-        run = modelkeep("harden", digits_model, "--eps", "0.1", *options)
+        run = modelkeep("harden", digits_model, "--radius", "0.1", *options)
         assert run.code in (2, 4)
         assert says in " ".join(run.err.split())

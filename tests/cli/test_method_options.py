@@ -49,7 +49,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     monkeypatch.setattr(Declaration, "load", lambda self: FOUND[self.name])
     app = typer.Typer()
 
-    @app.command(cls=method_command("test", "still", selectors=("--method", "-m"), aliases={"radius": ["--eps"]}))
+    @app.command(cls=method_command("test", "still", selectors=("--method", "-m")))
     def run(
         context: typer.Context,
         model: str = "",
@@ -70,9 +70,9 @@ def invoke(app: typer.Typer, *arguments: str) -> Any:
     ("arguments", "made"),
     [
         ("--method shake --radius 0.5", Shake(radius=0.5)),
-        ("--model m -m shake --eps 0.5 --steps 2 --norm linf", Shake(radius=0.5, steps=2, norm="linf")),
+        ("--model m -m shake --radius 0.5 --steps 2 --norm linf", Shake(radius=0.5, steps=2, norm="linf")),
         (
-            "--eps 1 --method=shake --wild --target cat --batch-size 2",
+            "--radius 1 --method=shake --wild --target cat --batch-size 2",
             Shake(radius=1.0, wild=True, target="cat", batch_size=2),
         ),
         ("--model m", Still()),
@@ -110,6 +110,6 @@ def test_help_shows_the_settings_of_the_method(app: typer.Typer) -> None:
     )
     assert "Settings of shake" in shown
     assert "How often. (at least 1; default: 4)" in shown
-    assert "--eps" in shown
+    assert "8/255, or 0.5sd" in shown
     assert "mask" not in shown
     assert "Settings of" not in invoke(app, "--help").output

@@ -94,7 +94,7 @@ def test_export_as_csv_and_json(project: Path) -> None:
         ("13", "failed", "", ""),
         ("6", "missing", "", ""),
     ]
-    command("export", "scores", "--output", "scores.json")
+    command("export", "scores", "--out", "scores.json")
     exported = json.loads((project / "scores.json").read_text())
     assert exported["study"] == "scores"
     assert [trial["value"] for trial in exported["trials"]] == [{"parts": [4, 0], "score": 2.0}, None, None]

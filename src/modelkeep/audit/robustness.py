@@ -166,7 +166,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Findin
             title="The attack hardly lowers its accuracy",
             measured=f"Accuracy is {percent(clean.value)} on clean inputs and {percent(kept.value)} on attacked ones.",
             meaning="This attack found little. A stronger one may find more: only a certificate is a proof.",
-            remedy="Attack it with the standard ensemble: modelkeep attack MODEL --data … --eps …",
+            remedy="Attack it with the standard ensemble: modelkeep attack MODEL --data … --radius …",
             taxonomy=TAXONOMY,
         )
     return Finding(
@@ -175,7 +175,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Findin
         title=title,
         measured=measured,
         meaning="An attacker who can choose the input can choose the answer.",
-        remedy="Train it on attacked inputs: modelkeep harden MODEL --data … --eps …",
+        remedy="Train it on attacked inputs: modelkeep harden MODEL --data … --radius …",
         taxonomy=TAXONOMY,
         weight=clean.value - kept.value,
     )
@@ -195,7 +195,7 @@ def _health(attacks: list[Attacked]) -> list[Finding]:
             title="The attack may have been hindered, so the model may be weaker than it looks",
             measured=f"{notes[0][0].upper()}{notes[0][1:]}.",
             meaning="Gradients that are hidden stop this attack, not an attacker.",
-            remedy="Attack it without gradients (modelkeep attack --attack square), or through a smooth stand-in for "
+            remedy="Attack it without gradients (modelkeep attack --method square), or through a smooth stand-in for "
             "the part that hides them (bpda, eot).",
             taxonomy=TAXONOMY,
         )

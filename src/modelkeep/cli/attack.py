@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from modelkeep import Data, Model, Result
     from modelkeep.attack import Attack, Attacked, RobustnessCurve
 
-AttackCommand = method_command("attack", "standard", selectors=("--method", "--attack"), aliases={"radius": ["--eps"]})
+AttackCommand = method_command("attack", "standard")
 
 
 @with_model_options
@@ -35,7 +35,7 @@ def attack(
     *,
     options: ModelOptions,
     method: Annotated[
-        str, typer.Option("--method", "--attack", help="Which attack. --list shows all; with --help, its settings.")
+        str, typer.Option(help="Which attack. --list shows all; with --help, its settings.")
     ] = "standard",
     curve: Annotated[
         bool, typer.Option(help="Also measure the accuracy at smaller sizes of the change, and draw the curve.")
@@ -68,6 +68,7 @@ def attack(
     from rich.console import Console
 
     from modelkeep.attack import Attacked, resume_from
+    from modelkeep.cli.checks import check_out
     from modelkeep.cli.output import show_files
     from modelkeep.cli.study import print_table
     from modelkeep.core import progress
@@ -79,8 +80,10 @@ def attack(
         return
     if not model or not data:
         raise InputError("Name the model and the data: modelkeep attack MODEL --data DATA. --list shows all attacks.")
-    chosen = make_method(context)
+    check_out(out)
+    make_method(context)  # refuses a wrong setting before anything is read
     loaded, examined = model_and_data(model, data, options)
+    chosen = make_method(context, data=examined)
     examined, _ = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
     unfinished = out / ".attacks"
     try:

@@ -21,7 +21,7 @@ from modelkeep.cli.model_options import (
 if TYPE_CHECKING:
     from modelkeep.audit import Audit
 
-Out = Annotated[Path, typer.Option(help="The folder that report.html and run.json are written to.")]
+Out = Annotated[Path, typer.Option(help="The folder for report.html and run.json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print run.json instead of the summary.")]
 
 
@@ -60,8 +60,10 @@ def audit(
     """
     from modelkeep.audit import Settings
     from modelkeep.audit import audit as run_audit
+    from modelkeep.cli.checks import check_out
     from modelkeep.core import progress
 
+    check_out(out)
     loaded, examined = model_and_data(model, data, options)
     settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack)
     with progress.show():

@@ -29,9 +29,7 @@ def bias(
     mitigate: Annotated[
         str | None, typer.Option(help="Make a model that amplifies less: experts, parity or l1.")
     ] = None,
-    train: Annotated[
-        str | None, typer.Option(help="The training data, for --mitigate; of a built-in set it is known.")
-    ] = None,
+    train: Annotated[str | None, typer.Option(help="The training data; of a built-in set it is known.")] = None,
     save: Annotated[
         Path | None, typer.Option(help="Where to save the mitigated model; else mitigated.safetensors in --out.")
     ] = None,
@@ -53,6 +51,7 @@ def bias(
     """
     from rich.console import Console
 
+    from modelkeep.cli.checks import check_out
     from modelkeep.cli.method_options import make_method
     from modelkeep.cli.output import show_files
     from modelkeep.core import progress
@@ -63,6 +62,7 @@ def bias(
         raise InputError("--train and --save belong to --mitigate: say how to mitigate (experts, parity or l1).")
     if save is not None and save.suffix != ".safetensors":
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
+    check_out(out)
     loaded, examined = model_and_data(model, data, options)
     chosen_on = None
     if mitigate is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
+from modelkeep.cli.checks import check_out
 from modelkeep.cli.method_options import make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
@@ -19,6 +20,7 @@ from modelkeep.cli.model_options import (
     training_data,
     with_model_options,
 )
+from modelkeep.cli.radius import Radius, radius_option
 from modelkeep.cli.verify import verify
 from modelkeep.core.errors import did_you_mean
 
@@ -39,15 +41,11 @@ class _ModelOrCommand(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-Promise = Annotated[
-    str,
-    typer.Option(
-        "--guarantee",
-        help="What must stay: `standard` (the answer), `top-3` (for some k up to 3, the k top classes), or "
-        "`affinity:cat+dog,car+truck` (a set of top classes within one of these groups).",
-    ),
-]
-_Radius = Annotated[float, typer.Option(min=0, help="How far an attacker may move an input, in the data's units.")]
+_GUARANTEE = typer.Option(
+    "--guarantee",
+    help="What must stay: `standard` (the answer), `top-3` (for some k up to 3, the k top classes), or "
+    "`affinity:cat+dog,car+truck` (a set of top classes within one of these groups).",
+)
 _NormName = Annotated[Literal["l2", "linf", "l1"], typer.Option(help="How a change is measured.")]
 
 app = typer.Typer(
@@ -70,7 +68,7 @@ def certify(
     method: Annotated[
         str, typer.Option(help="How to certify; `modelkeep methods certify` lists them. Its settings are options.")
     ] = "lipschitz",
-    guarantee: Promise | None = None,
+    guarantee: Annotated[str | None, _GUARANTEE] = None,
     examples: Annotated[int, typer.Option(min=1, help="How many examples to certify, drawn by the seed.")] = 1000,
     out: Annotated[
         Path, typer.Option(help="The folder for certificate.json and inputs.npz; of other methods, result.json.")
@@ -105,10 +103,11 @@ def certify(
     from modelkeep.core.formats.weights import write_weights
     from modelkeep.core.signing import Signer, default_key
 
-    loaded, examined = model_and_data(model, data, options)
-    examined, labelled = in_classes_of(loaded, examined.sample(min(examples, len(examined)), seed))
+    check_out(out)
+    loaded, whole = model_and_data(model, data, options)
+    examined, labelled = in_classes_of(loaded, whole.sample(min(examples, len(whole)), seed))
     promise = None if guarantee is None else parse_guarantee(guarantee, loaded.classes)
-    how = make_method(context, guarantee=promise)
+    how = make_method(context, guarantee=promise, data=whole)
     if not isinstance(how, Certify):
         with progress.show():
             found = how(loaded, examined, seed=seed)
@@ -148,9 +147,9 @@ def train(
     data: DataSource,
     *,
     options: ModelOptions,
-    radius: _Radius,
+    radius: Annotated[Radius, radius_option()],
     norm: _NormName = "l2",
-    guarantee: Promise = "standard",
+    guarantee: Annotated[str, _GUARANTEE] = "standard",
     fine_tune: Annotated[
         bool, typer.Option("--fine-tune", help="Go on from the model's weights; else it starts anew, orthogonal.")
     ] = False,
@@ -181,15 +180,17 @@ def train(
     from modelkeep.core import progress
     from modelkeep.training import Linear, Recipe
 
+    check_out(out)
     trained, examined = _to_train(model, data, options)
     promise = parse_guarantee(guarantee, trained.classes)
+    size = radius.of(examined)
     _make_folder(out)
     checkpoint = out / "certify.checkpoint"
     with progress.show():
         train_certified(
             trained,
             training_data(data, learned, options, "Training needs"),
-            radius,
+            size,
             seed=seed,
             norm=norm,
             guarantee=promise,
@@ -197,7 +198,7 @@ def train(
             from_scratch=not fine_tune,
             checkpoint=checkpoint,
         )
-        found = Certify(radius=radius, norm=norm, guarantee=promise)(trained, examined, seed=seed)
+        found = Certify(radius=size, norm=norm, guarantee=promise)(trained, examined, seed=seed)
     saved = trained.save(out / "certified.safetensors")
     _write_result(found, out)
     checkpoint.unlink(missing_ok=True)
@@ -207,7 +208,7 @@ def train(
     console = Console()
     console.print(f"The model: [bold]{saved.resolve()}[/bold]", soft_wrap=True)
     console.print(
-        f"For a certificate: modelkeep certify {saved} --data {data} --radius {radius:g}", soft_wrap=True, markup=False
+        f"For a certificate: modelkeep certify {saved} --data {data} --radius {size:g}", soft_wrap=True, markup=False
     )
 
 

@@ -49,7 +49,7 @@ def complete(
         list[float] | None, typer.Option(help="The share of the original progress to get back. Default: 0.5 to 1.")
     ] = None,
     learning_rate: Annotated[float, typer.Option(min=0, help="Of Adam.")] = 1e-3,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 128,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per update.")] = 128,
     train: Annotated[str | None, typer.Option(help="The training data; of a built-in set it is known.")] = None,
     examples: Annotated[int, typer.Option(min=1, help="How many examples of --data measure the loss.")] = 1000,
     price: Annotated[float | None, typer.Option(min=0, help="What an hour of this machine costs.")] = None,
@@ -75,6 +75,7 @@ def complete(
 
     * `modelkeep complete model.safetensors --data test.npz --train train.npz --steps 2000 --every 20 --seeds 5`
     """
+    from modelkeep.cli.checks import check_out
     from modelkeep.cli.study import require_all_done, run_shown
     from modelkeep.completion.hardness import ALPHAS
     from modelkeep.completion.price import Price
@@ -89,7 +90,9 @@ def complete(
     if train is None and Path(data).expanduser().exists():
         raise InputError("Retraining needs the training data: name it with --train.")
     asked = None if price is None else Price(price, currency)
-    loaded, _ = model_and_data(model, data, options)
+    check_out(out)
+    loaded, judged = model_and_data(model, data, options)
+    loaded.require_fit(judged)
     owned: dict[str, Any] = {
         "model": _resolved(model),
         "weights": None if options.weights is None else str(options.weights.resolve()),

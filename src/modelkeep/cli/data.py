@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from modelkeep.cli.checks import check_out_file
+from modelkeep.cli.model_options import Label
+
 app = typer.Typer(help="List, fetch and look at data sets.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
@@ -77,12 +80,13 @@ def show(
     source: Annotated[str, typer.Argument(help="A name from `modelkeep data list`, or a file or folder of yours.")],
     *,
     part: Annotated[Literal["train", "test"], typer.Option(help="The part of a built-in set.")] = "train",
-    label: Annotated[str, typer.Option(help="The column of a table that holds the class.")] = "label",
-    ignore: Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; may be repeated.")] = None,
+    label: Label = "label",
+    ignore: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat it for more.")] = None,
     missing: Annotated[
-        Literal["refuse", "indicate", "drop"], typer.Option(help="What to do with missing values in a table.")
+        Literal["refuse", "indicate", "drop"],
+        typer.Option(help="What to do with missing values; they are refused by default."),
     ] = "refuse",
-    out: Annotated[Path | None, typer.Option(help="Where the picture of images goes [default: ./NAME.png].")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file for the picture of images; default: ./NAME.png.")] = None,
     cache: Cache = None,
     as_json: Json = False,
 ) -> None:
@@ -92,6 +96,7 @@ def show(
     from modelkeep.core import progress
     from modelkeep.zoo import datasets
 
+    check_out_file(out)
     with progress.show():
         data = datasets.open(source, label=label, ignore=ignore or (), missing=missing, part=part, cache=cache)
     summary = datasets.summarise(data)

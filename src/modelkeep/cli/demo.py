@@ -20,12 +20,14 @@ def demo(out: Out = Path("modelkeep-out"), seed: Seed = 0, as_json: AsJson = Fal
 
     from modelkeep import Model
     from modelkeep.audit import Section, Settings, audit
+    from modelkeep.cli.checks import check_out
     from modelkeep.core import plots, progress
     from modelkeep.report import Picture
     from modelkeep.training import Adam, Recipe, cross_entropy, fit
     from modelkeep.zoo import datasets
     from modelkeep.zoo.architectures import small_cnn
 
+    check_out(out)
     train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
     arguments = {"input_shape": list(train.input_shape), "classes": len(train.classes)}
     torch.manual_seed(seed)  # the first weights; this process is ours

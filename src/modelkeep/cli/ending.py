@@ -13,6 +13,7 @@ from pathlib import Path
 import typer
 
 from modelkeep.cli.usage import UsageError, explain_usage, given_options
+from modelkeep.cli.vocabulary import rename_old_options
 from modelkeep.core.errors import InputError, ModelKeepError, PredictionError
 
 
@@ -32,7 +33,7 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
 
     `--debug`, anywhere among the arguments, shows the traceback of every error.
     """
-    given = [each for each in arguments if each != "--debug"]
+    given = rename_old_options([each for each in arguments if each != "--debug"])
     command = typer.main.get_command(app)
     try:
         # Not `app()`, which makes exit codes and boxes of its own.

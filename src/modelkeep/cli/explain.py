@@ -64,10 +64,13 @@ def explain(
 
     * `modelkeep explain efficientnet-lite0 --data photo.jpg --why daisy --rather-than bee`
     """
+    from modelkeep.cli.checks import check_out
     from modelkeep.cli.method_options import make_method
     from modelkeep.core import progress
     from modelkeep.report import explain_examples, explanations_page
 
+    check_out(out)
+    explainer = make_method(context)
     loaded, examined = model_and_data(model, data, options)
     if list_slices:
         typer.echo("\n".join(loaded.slices()))
@@ -75,7 +78,6 @@ def explain(
     chosen = _choose(examined, examples, index)
     examined, labelled = in_classes_of(loaded, examined)
     quantities = _quantities(loaded, examined, why, rather_than)
-    explainer = make_method(context)
     places = [_place(text) for text in slice] if slice else _places(loaded, explainer)
     with progress.show():
         found = explain_examples(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ExtractCommand = method_command(
     "extraction",
     "naive",
-    selectors=("--attack", "--method"),
+    selectors=("--method",),
     more=[Choice("query-strategy", ("--strategy",), "knockoff"), Choice("guard", ("--defence",))],
 )
 
@@ -50,14 +50,12 @@ def extract(
     ] = None,
     queries: Annotated[int, typer.Option(min=4, help="How many questions to ask.")] = 1000,
     strategy: Annotated[str, typer.Option(help="How to choose them; --list shows all.")] = "knockoff",
-    attack: Annotated[
-        str, typer.Option("--attack", "--method", help="What to make of the answers; --list shows all.")
-    ] = "naive",
+    method: Annotated[str, typer.Option(help="What to make of the answers; --list shows all.")] = "naive",
     defence: Annotated[
         str | None, typer.Option(help="The guard before the model; of a URL, what the thief assumes. See --list.")
     ] = None,
     architecture: Annotated[str | None, typer.Option(help="Of the copy, such as small_resnet; default: small.")] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="How long the copy is trained.")] = 20,
+    epochs: Annotated[int, typer.Option(min=1, help="How often the training data is seen.")] = 20,
     curve: Annotated[bool, typer.Option(help="Also measure copies of fewer queries, and draw the curve.")] = True,
     price: Annotated[float | None, typer.Option(help="What 1,000 queries cost.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="For a URL: a file with the API key (chmod 600).")] = None,
@@ -79,7 +77,7 @@ def extract(
 
     * `modelkeep extract model.safetensors --data digits`
 
-    * `modelkeep extract model.safetensors --data digits --defence modelguard-s --epsilon 1 --attack partial-bayes`
+    * `modelkeep extract model.safetensors --data digits --defence modelguard-s --epsilon 1 --method partial-bayes`
 
     * `modelkeep extract http://127.0.0.1:8000/v2/models/model --data digits --key-file key --rate 100`
 
@@ -88,6 +86,7 @@ def extract(
     from dataclasses import replace
 
     from modelkeep.attack.transfer.proxy import RECIPE
+    from modelkeep.cli.checks import check_out
     from modelkeep.core import progress
     from modelkeep.core.access import Scores
     from modelkeep.core.errors import InputError
@@ -102,10 +101,13 @@ def extract(
         raise InputError("Name the target and test data for it: modelkeep extract TARGET --data DATA. See --list.")
     if queries_from is None and Path(data).expanduser().exists():
         raise InputError("Name with --queries-from what to ask about: never the data that the copy is judged on.")
+    check_out(out)
     far = target.startswith(("http://", "https://"))
     guard = None if defence is None else make_method(context, "guard")
     draws_table = any(option.name == "means" for option in options_of(chosen_method(context)))
-    around = {"means": "answers"} if far and draws_table and "means" not in given_settings(context) else {}
+    around: dict[str, Any] = (
+        {"means": "answers"} if far and draws_table and "means" not in given_settings(context) else {}
+    )
     recipe = replace(RECIPE, epochs=epochs)
     clean: Model | None = None
     if far:
@@ -114,6 +116,7 @@ def extract(
         test = options.open(data, part="test", shape=remote.input_shape)
     else:
         clean, test = model_and_data(target, data, options)
+        clean.require_fit(test)
 
     def fresh() -> Target:
         """The target; a local one as it is before the first query."""
@@ -214,7 +217,7 @@ def _show(found: Extraction, drawn: FidelityCurve | None, test: Data, written: l
 def _list() -> None:
     from modelkeep.cli.study import print_table
 
-    families = {"--strategy": "query-strategy", "--attack": "extraction", "--defence": "guard"}
+    families = {"--strategy": "query-strategy", "--method": "extraction", "--defence": "guard"}
     rows = [
         [option, name, does, paper]
         for option, family in families.items()

@@ -17,6 +17,7 @@ from modelkeep.cli.model_options import (
     training_data,
     with_model_options,
 )
+from modelkeep.cli.radius import Radius, radius_option
 
 HardenCommand = method_command("hardening", "pgd")
 
@@ -28,9 +29,7 @@ def harden(
     data: DataSource = "",
     *,
     options: ModelOptions,
-    radius: Annotated[
-        float | None, typer.Option("--radius", "--eps", help="How far an attacker may move an input, in its units.")
-    ] = None,
+    radius: Annotated[Radius | None, radius_option()] = None,
     method: Annotated[str, typer.Option(help="How to train. --list shows all; with --help, its settings.")] = "pgd",
     compare: Annotated[
         bool,
@@ -82,6 +81,7 @@ def harden(
     from rich.console import Console
 
     from modelkeep.attack import PGD, Standard
+    from modelkeep.cli.checks import check_out
     from modelkeep.cli.output import show_files
     from modelkeep.cli.study import print_table
     from modelkeep.core import progress
@@ -102,19 +102,22 @@ def harden(
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     if defence and not compare:
         raise InputError("--defence belongs to --compare: it names the defences to compare.")
+    check_out(out)
     loaded, examined = model_and_data(model, data, options)
+    loaded.require_fit(examined)
+    size = radius.of(examined)
     examined = examined.sample(min(examples, len(examined)), seed)
     learned = training_data(data, train, options, "Hardening needs", examined.tokenizer)
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
-    measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=radius)
+    measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=size)
     known = {each.name for each in options_of(chosen_method(context))}
-    bound: dict[str, Any] = {"norm": norm, "radius": radius} if "radius" in known else {}  # some need neither
+    bound: dict[str, Any] = {"norm": norm, "radius": size} if "radius" in known else {}  # some need neither
     chosen = make_method(context, **bound)
     checkpoint = out / "harden.checkpoint"
     found: Any
     with progress.show():
         if compare:
-            defences = make_defences(loaded, Setting(learned, recipe, norm, radius, seed), defence or None)
+            defences = make_defences(loaded, Setting(learned, recipe, norm, size, seed), defence or None)
             found = scoreboard(loaded, defences, examined, attack=measure, seed=seed)
         else:
             found = hardened(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from modelkeep.cli.radius import Radius, radius_option
 from modelkeep.core.errors import InputError
-from modelkeep.core.registry import declarations, find
+from modelkeep.core.registry import declarations, find, require_extra
 
 if TYPE_CHECKING:
+    from modelkeep import Data
     from modelkeep.core.method import Option
 
 _CHOSEN, _GIVEN = "modelkeep.methods", "modelkeep.settings"
@@ -34,7 +36,6 @@ def method_command(
     default: str,
     *,
     selectors: Sequence[str] = ("--method",),
-    aliases: Mapping[str, Sequence[str]] | None = None,
     more: Sequence[Choice] = (),
     without: Sequence[str] = (),
 ) -> type[TyperCommand]:
@@ -47,7 +48,6 @@ def method_command(
         family: The family in the registry, such as "attack".
         default: The method that runs where the user names none.
         selectors: The options by which the user names the method.
-        aliases: Further options for a setting, such as `{"radius": ["--eps"]}`.
         more: Methods of other families that the user chooses as well, such as a guard beside an attack.
         without: Settings that the verb chooses by itself, and for which there is no option.
     """
@@ -64,7 +64,9 @@ def method_command(
                 if named is None and {"--help", "--list"} & set(args):
                     continue
                 if name := named or choice.default:
-                    chosen[choice.family] = find(choice.family, name).load()
+                    declared = find(choice.family, name)
+                    require_extra(declared)
+                    chosen[choice.family] = declared.load()
             return super().parse_args(ctx, args)
 
         def get_params(self, ctx: Any) -> list[Any]:
@@ -72,7 +74,7 @@ def method_command(
             taken = {*without, *(name for each in own for name in [each.name, *each.opts])}
             made: list[Any] = []
             for method in ctx.meta.get(_CHOSEN, {}).values():
-                made += _parameters(method, taken | {each.name for each in made}, aliases or {})
+                made += _parameters(method, taken | {each.name for each in made})
             return [*own[:-1], *made, *own[-1:]]  # --help stays the last
 
         def invoke(self, ctx: Any) -> Any:
@@ -98,10 +100,11 @@ def given_settings(context: typer.Context, family: str | None = None) -> dict[st
     return {name: value for name, value in context.meta[_GIVEN].items() if name in keys and value is not None}
 
 
-def make_method(context: typer.Context, family: str | None = None, **given: Any) -> Any:
+def make_method(context: typer.Context, family: str | None = None, *, data: Data | None = None, **given: Any) -> Any:
     """The chosen method with the settings that the user gave; `given` are those that the verb has options for itself.
 
-    A setting of the verb that this method does not have is refused, not silently ignored.
+    A setting of the verb that this method does not have is refused, not silently ignored. A radius in standard
+    deviations needs the `data`; a verb makes the method once without them, to refuse a wrong setting at once.
     """
     from modelkeep.core.method import options_of
     from modelkeep.core.setting_files import file_setting, read_setting
@@ -116,8 +119,11 @@ def make_method(context: typer.Context, family: str | None = None, **given: Any)
     settings = {}
     for name, option in known.items():
         if name in told:
-            is_path = file_setting(option) is not None and isinstance(told[name], Path)
-            settings[option.name] = read_setting(option, told[name]) if is_path else told[name]
+            value = told[name]
+            if isinstance(value, Radius):
+                value = value.of(data)
+            is_path = file_setting(option) is not None and isinstance(value, Path)
+            settings[option.name] = read_setting(option, value) if is_path else value
         elif option.required:
             raise InputError(f"{what} needs --{name.replace('_', '-')}: {option.setting.doc}")
     return chosen(**settings)
@@ -136,7 +142,7 @@ def _named(args: Sequence[str], selectors: Sequence[str]) -> str | None:
     return None
 
 
-def _parameters(method: type, taken: set[str], aliases: Mapping[str, Sequence[str]]) -> list[Any]:
+def _parameters(method: type, taken: set[str]) -> list[Any]:
     """The options of a method. Typer makes them, from a function with such a signature."""
     from modelkeep.core.method import options_of, text_type
     from modelkeep.core.setting_files import file_setting
@@ -147,11 +153,13 @@ def _parameters(method: type, taken: set[str], aliases: Mapping[str, Sequence[st
         name, kind = file or option.name, Path if file is not None else text_type(option)
         if kind is None or name in taken:
             continue
-        names = [f"--{name.replace('_', '-')}", *aliases.get(name, ())]
-        names = [each for each in names if each not in taken]
+        option_name = f"--{name.replace('_', '-')}"
         if kind is bool:
-            names[0] = f"{names[0]}/--no-{name.replace('_', '-')}"
-        told = typer.Option(*names, help=_help(option), show_default=False, rich_help_panel=_panel(method))
+            option_name = f"{option_name}/--no-{name.replace('_', '-')}"
+        panel = _panel(method)
+        told = typer.Option(option_name, help=_help(option), show_default=False, rich_help_panel=panel)
+        if name == "radius":
+            kind, told = Radius, radius_option(_note(option), panel)
         parameters.append(
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, told])
         )
@@ -172,7 +180,12 @@ def _panel(method: Any) -> str:
 
 
 def _help(option: Option) -> str:
+    return f"{option.setting.doc} {_note(option)}".strip()
+
+
+def _note(option: Option) -> str:
+    """Its range and its default, in brackets."""
     allowed = option.setting.allowed if not option.setting.choices else ""
     default = "required" if option.default is MISSING else f"default: {option.default}"
     notes = [each for each in (allowed, default if option.default is not None else "") if each]
-    return f"{option.setting.doc} ({'; '.join(notes)})" if notes else option.setting.doc
+    return f"({'; '.join(notes)})" if notes else ""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from modelkeep.cli.checks import check_device
+
 if TYPE_CHECKING:
     from modelkeep import Data, Model
     from modelkeep.core.tokenizer import Tokenizer
@@ -29,8 +31,8 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same figures.")
 _MODEL = "What describes the model"
 _TABLE = "What describes a table"
 Weights = Annotated[Path | None, typer.Option(help="The safetensors file for a factory.", rich_help_panel=_MODEL)]
-Device = Annotated[str, typer.Option(help="Where to run: cpu, cuda, cuda:1 …")]
-Label = Annotated[str, typer.Option(help="The column with the labels, in a table.")]
+Device = Annotated[str, typer.Option(help="Where to run: cpu (the default), cuda, cuda:1 …", callback=check_device)]
+Label = Annotated[str, typer.Option(help="The column with the labels; 'label' by default.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,10 @@ class ModelOptions:
         str | None, typer.Option(help='Of the factory, as JSON: {"width": 64}.', rich_help_panel=_MODEL)
     ] = None
     device: Annotated[
-        str | None, typer.Option(help="Where to run: cpu (the default), cuda, cuda:1 …", rich_help_panel=_MODEL)
+        str | None,
+        typer.Option(
+            help="Where to run: cpu (the default), cuda, cuda:1 …", callback=check_device, rich_help_panel=_MODEL
+        ),
     ] = None
     label: Annotated[
         str | None, typer.Option(help="The column with the labels; 'label' by default.", rich_help_panel=_TABLE)
@@ -193,7 +198,10 @@ def model_and_data(model: str, data: str, options: ModelOptions) -> tuple[Model,
         sys.path.append(str(Path.cwd()))
     said = options.card()
     examined = options.open(data, part="test", shape=options.shape, tokenizer=options.find_tokenizer(model))
-    return Model.load(model, weights=options.weights, like=examined, device=options.place, **said), examined
+    loaded = Model.load(model, weights=options.weights, like=examined, device=options.place, **said)
+    if examined.input_shape != loaded.input_shape:
+        loaded.require_fit(examined)  # says what does not fit; the classes are the verb's matter
+    return loaded, examined
 
 
 def training_data(

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from modelkeep.cli.checks import check_out
+from modelkeep.cli.model_options import Seed
 from modelkeep.cli.study import (
     Again,
     AsJson,
@@ -75,7 +77,7 @@ def run(
     out: Annotated[
         Path | None, typer.Option(help="The folder for result.json and figure.png; default: modelkeep-out/NAME.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same figures.")] = 0,
+    seed: Seed = 0,
     again: Again = False,
     ledger: LedgerPath = DEFAULT_PATH,
     as_json: AsJson = False,
@@ -94,6 +96,7 @@ def run(
 
     chosen = load_study(name)
     folder = out if out is not None else DEFAULT_PATH.parent / name
+    check_out(folder)
     command = f"modelkeep study run {name} --size {size} --seed {seed}{' --again' if again else ''}"
     with Ledger(ledger) as opened:
         # One thread: how a sum is divided among threads changes its last digits.

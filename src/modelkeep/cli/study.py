@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from modelkeep.cli.checks import check_out_file
 from modelkeep.cli.ending import ExitCode
 from modelkeep.core.errors import StudyError
 from modelkeep.study.labels import labels
@@ -137,25 +138,26 @@ def resume(
     require_all_done(result)
 
 
-@app.command(epilog="Example: modelkeep study export widths --format csv --output widths.csv")
+@app.command(epilog="Example: modelkeep study export widths --format csv --out widths.csv")
 def export(
     name: Name,
     form: Annotated[Format, typer.Option("--format", help="json keeps all; csv has one line per trial.")] = Format.json,
-    output: Annotated[Path | None, typer.Option(help="The file to write; default: standard output.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file for the trials; default: standard output.")] = None,
     ledger: LedgerPath = DEFAULT_PATH,
 ) -> None:
     """Write a study's trials, parameters and values for other tools."""
+    check_out_file(out)
     with Ledger(ledger, create=False) as opened:
         records = opened.records(name)
     if form is Format.csv:
         text = _csv(records)
     else:
         text = json.dumps({"study": name, "trials": [asdict(record) for record in records]}, indent=2) + "\n"
-    if output is None:
+    if out is None:
         typer.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
-        typer.echo(f"Wrote {len(records)} trials to {output}.", err=True)
+        out.write_text(text, encoding="utf-8")
+        typer.echo(f"Wrote {len(records)} trials to {out}.", err=True)
 
 
 def engine_for(name: EngineName, processes: int | None, threads: int | None = None) -> Engine:

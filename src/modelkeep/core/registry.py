@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any
 
 from modelkeep.core.errors import InputError, MissingExtra, ModelKeepError, did_you_mean
@@ -51,6 +52,17 @@ class Declaration:
             if not self.extra or isinstance(error, ModelKeepError):
                 raise
             raise MissingExtra(self.extra, error.name or "", f"The {self.family} '{self.name}'") from error
+
+
+# A package of each extra that its methods import only when they run.
+_NEEDED = {"guard": "numba", "private": "opacus", "rl": "minatar", "completion": "optuna"}
+
+
+def require_extra(declaration: Declaration) -> None:
+    """Refuse something whose extra is not installed: now, and not in the middle of its work."""
+    needed = _NEEDED.get(declaration.extra, "")
+    if needed and find_spec(needed) is None:
+        raise MissingExtra(declaration.extra, needed, f"The {declaration.family} '{declaration.name}'")
 
 
 def declaration_of(method: object) -> Declaration | None:

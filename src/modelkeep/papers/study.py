@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Literal, cast
 
-from modelkeep.core.errors import InputError, MissingExtra, bad_parameter
-from modelkeep.core.registry import Declaration, find
+from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.registry import Declaration, find, require_extra
 from modelkeep.papers.curves import PaperCurves
 from modelkeep.papers.table import PaperTable
 from modelkeep.study.study import Study, StudyResult
@@ -16,9 +15,6 @@ from modelkeep.study.trials import Trial
 
 Size = Literal["small", "medium", "paper"]
 """`small` is a coffee break on two cores, `medium` a working day; `paper` has the paper's own settings."""
-
-# A package of each extra that trials import only when they run: a study that lacks it is refused before.
-_NEEDED = {"guard": "numba", "private": "opacus", "rl": "minatar", "completion": "optuna"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,5 @@ class PaperStudy:
 def load_study(name: str) -> PaperStudy:
     """The declared study of that name. Only its own module is imported; a missing extra is named."""
     declared = find("study", name)
-    needed = _NEEDED.get(declared.extra, "")
-    if needed and find_spec(needed) is None:
-        raise MissingExtra(declared.extra, needed, f"The study '{name}'")
+    require_extra(declared)
     return cast(PaperStudy, declared.load())

@@ -42,7 +42,7 @@ def model() -> Model:
 @cache
 def advice() -> Advice:
     data = datasets.load("digits", "test").first(80)
-    return advise(model(), data, cuts=["conv1_pool", "linear1"], link=LINK, batch=16, seed=0)
+    return advise(model(), data, cuts=["conv1_pool", "linear1"], link=LINK, batch_size=16, seed=0)
 
 
 def cut(place: str, inputs: float, labels: float, overhead: float) -> AtCut:
@@ -150,7 +150,7 @@ def test_all_places_with_parameters_on_both_sides_are_looked_at() -> None:
     torch.manual_seed(0)
     module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Dropout(), nn.ReLU(), nn.Linear(3, 2), nn.Identity())
     data = Data(torch.rand(24, 2, 2), torch.arange(24) % 2, ("a", "b"))
-    found = advise(Model(module, input_shape=(2, 2), classes=data.classes), data, link=LINK, batch=4, seed=0)
+    found = advise(Model(module, input_shape=(2, 2), classes=data.classes), data, link=LINK, batch_size=4, seed=0)
     # In eval mode dropout lets the same numbers cross as the layer before it; at 0, 4 and 5 one side has nothing.
     assert [c.place for c in found.cuts] == ["1", "3"]
     assert found.left_out == ("2",)
@@ -159,7 +159,7 @@ def test_all_places_with_parameters_on_both_sides_are_looked_at() -> None:
 def test_a_cost_leaves_the_model_as_it_was() -> None:
     mine = model()
     before = mine.fingerprint()
-    measure_costs(mine, datasets.load("digits", "test"), "conv1", batch=8, seed=0)
+    measure_costs(mine, datasets.load("digits", "test"), "conv1", batch_size=8, seed=0)
     assert mine.fingerprint() == before
     assert not mine.module.training
     assert all(parameter.grad is None for parameter in mine.module.parameters())

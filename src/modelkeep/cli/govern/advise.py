@@ -32,7 +32,7 @@ def advise(
     latency: Annotated[
         float | None, typer.Option(help="Of a message between the parties, in milliseconds; else loopback's.")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Examples in a training step.")] = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per update.")] = 64,
     most_overhead: Annotated[float, typer.Option(help="How many times as long as in one process a step may take.")] = 2,
     completion_steps: Annotated[
         int | None,
@@ -61,11 +61,13 @@ def advise(
 
     from rich.console import Console
 
+    from modelkeep.cli.checks import check_out
     from modelkeep.core import plots, progress
     from modelkeep.core.files import replace_file
     from modelkeep.govern import exposure
     from modelkeep.training import Recipe
 
+    check_out(out)
     loaded, examined = model_and_data(model, data, options)
     link = exposure.Link.loopback()
     if bandwidth is not None:
@@ -74,14 +76,14 @@ def advise(
         link = replace(link, latency=latency / 1e3, source="given")
     completing = None
     if completion_steps is not None:
-        completing = exposure.Completing(Recipe(steps=completion_steps, batch_size=batch))
+        completing = exposure.Completing(Recipe(steps=completion_steps, batch_size=batch_size))
     with progress.show():
         found = exposure.advise(
             loaded,
             examined,
             cuts=cut,
             link=link,
-            batch=batch,
+            batch_size=batch_size,
             most_overhead=most_overhead,
             completing=completing,
             seed=seed,

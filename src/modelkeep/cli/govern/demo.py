@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from modelkeep.cli.checks import check_out
 from modelkeep.cli.govern.demo_proof import Story, audits, worth_alone
 from modelkeep.cli.model_options import Seed
 
@@ -40,7 +41,7 @@ def demo(
         Literal["mnist", "digits"] | None, typer.Option(help="MNIST by default, if it is here or can be fetched.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where the parties' folders and ledgers are left; a new folder by default.")
+        Path | None, typer.Option(help="The folder for the parties' folders and ledgers; a new one by default.")
     ] = None,
     seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the story.")] = False,
@@ -53,6 +54,7 @@ def demo(
 
     from modelkeep.core.errors import GovernError
 
+    check_out(out)
     story, started = Story(as_json), time.monotonic()
     place = out if out is not None else Path(tempfile.mkdtemp(prefix="modelkeep-govern-"))
     if place.exists() and any(place.iterdir()):

@@ -55,11 +55,11 @@ def draft(
     data_at: Annotated[str | None, typer.Option(help="Who has the inputs; the first holder by default.")] = None,
     labels_at: Annotated[str | None, typer.Option(help="Who has the labels; the last holder by default.")] = None,
     name: Annotated[str | None, typer.Option(help="What it is called; as the file by default.")] = None,
-    arguments: Annotated[str, typer.Option(help="What a factory is called with, as JSON.")] = "{}",
+    arguments: Annotated[str, typer.Option(help='Of the factory, as JSON: {"width": 64}.')] = "{}",
     weights: Weights = None,
     label: Label = "label",
-    epochs: Annotated[int | None, typer.Option(min=1, help="How often the data are seen …")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="… or how many updates there are.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="How often the training data is seen.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="How many updates there are, in place of --epochs.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per update.")] = 128,
     micro_batches: Annotated[
         int, typer.Option(min=1, help="In how many parts a batch passes, so that all work at the same time.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from modelkeep.cli.checks import check_out_file
 from modelkeep.cli.govern.consent import FolderPath
 from modelkeep.cli.govern.identity import Json
 from modelkeep.cli.govern.view import watching
@@ -108,7 +109,7 @@ def infer(
     folder: FolderPath = Path(),
     *,
     data: DataSource,
-    out: Annotated[Path, typer.Option(help="Where to write logits, answers and classes.")] = Path("answers.npz"),
+    out: Annotated[Path, typer.Option(help="The file for logits, answers and classes.")] = Path("answers.npz"),
     label: Label = "label",
     device: Device = "cpu",
     patience: _Patience = 600.0,
@@ -121,6 +122,7 @@ def infer(
     from modelkeep.core.files import replace_file
     from modelkeep.govern.session.runs import infer as ask
 
+    check_out_file(out)
     with _party(folder, device) as party:
         x = _opened(data, party, label, "test").x
         logits, classes = ask(_leader(party, patience), x), party.pieces.classes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from modelkeep.cli.checks import check_out, check_out_file
 from modelkeep.cli.govern.consent import FolderPath
 from modelkeep.cli.govern.identity import AgreementFile, Json
 from modelkeep.cli.model_options import Seed
@@ -58,7 +59,7 @@ def split(
 def export(
     folder: FolderPath = Path(),
     *,
-    out: Annotated[Path, typer.Option(help="Where to write the copies.")] = Path("export"),
+    out: Annotated[Path, typer.Option(help="The folder for the copies.")] = Path("export"),
     as_json: Json = False,
 ) -> None:
     """Copy out what a party may show: its ledger for an auditor, and its current piece. Also while it runs.
@@ -71,6 +72,7 @@ def export(
     from modelkeep.govern.ledger import read_ledger
     from modelkeep.govern.piece.files import write_piece
 
+    check_out(out)
     party = Folder(folder)
     name, agreed = party.identity().name, party.signed_agreement()
     written = {"ledger": out / f"{name}.ledger.jsonl"}
@@ -93,7 +95,7 @@ def assemble(
     agreement: AgreementFile,
     pieces: Annotated[list[Path], typer.Argument(help="What `govern export` gave each party: NAME.piece.safetensors.")],
     *,
-    out: Annotated[Path, typer.Option(help="The whole model.")] = Path("model.safetensors"),
+    out: Annotated[Path, typer.Option(help="The file for the whole model.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
     """Put the whole model together, from the pieces that all parties have handed over."""
@@ -101,6 +103,7 @@ def assemble(
     from modelkeep.govern.agreement.agreement import Agreement
     from modelkeep.govern.piece.files import assemble as whole
 
+    check_out_file(out)
     if out.exists():
         raise GovernError(f"'{out}' is there already, and is not overwritten. Name another file with --out.")
     sys.path.append(str(Path.cwd()))  # for a factory of the user's

@@ -132,7 +132,7 @@ def advise(
     *,
     cuts: Sequence[str | Place] | None = None,
     link: Link | None = None,
-    batch: int = 64,
+    batch_size: int = 64,
     most_overhead: float = 2.0,
     completing: Completing | None = None,
     seed: int = 0,
@@ -148,7 +148,7 @@ def advise(
         data: Its data; a part of them is what attackers know, and a part is attacked.
         cuts: The places to compare, by name. None: all where each side has parameters, at most ten, evenly spread.
         link: Between the parties. None: measured, this machine's own.
-        batch: Examples in a step.
+        batch_size: Examples in a step.
         most_overhead: See the rule.
         completing: Also measure how hard each piece is to get back by training. None: do not, it takes a while.
         seed: Decides what is attacked, and how attackers learn.
@@ -165,7 +165,7 @@ def advise(
         with progress.task("cuts", len(chosen)) as task:
             for place in chosen:
                 task.advance(0, str(place))
-                found.append(_at(model, fresh, data, place, link, batch, seed))
+                found.append(_at(model, fresh, data, place, link, batch_size, seed))
                 task.advance()
         if completing is not None:
             completed = measure_completions(model, data, chosen, completing, seed)
@@ -239,9 +239,9 @@ def _places(model: Model, cuts: Sequence[str | Place] | None) -> tuple[list[Plac
     )
 
 
-def _at(model: Model, fresh: Model | None, data: Data, place: Place, link: Link, batch: int, seed: int) -> AtCut:
+def _at(model: Model, fresh: Model | None, data: Data, place: Place, link: Link, batch_size: int, seed: int) -> AtCut:
     """Costs and attacks at one place."""
-    cost = measure_costs(model, data, place, batch=batch, seed=seed)
+    cost = measure_costs(model, data, place, batch_size=batch_size, seed=seed)
     found = [invert(model, data, slice=place, attacker="white_box", count=ATTACKED, seed=seed)]
     if found[0].error.high > ENOUGH:
         found.append(invert(model, data, slice=place, attacker="decoder", count=ATTACKED, seed=seed))

@@ -96,12 +96,12 @@ class Costs:
         return 1 + wire / (self.seconds_before + self.seconds_after)
 
 
-def measure_costs(model: Model, data: Data, cut: str | Place, *, batch: int = 64, seed: int) -> Costs:
+def measure_costs(model: Model, data: Data, cut: str | Place, *, batch_size: int = 64, seed: int = 0) -> Costs:
     """Take a few training steps of a copy of `model` in two pieces, and their least times: all else only adds."""
-    if batch < 1:
-        raise bad_parameter("measure_costs", "batch", "at least 1 example", batch)
+    if batch_size < 1:
+        raise bad_parameter("measure_costs", "batch_size", "at least 1 example", batch_size)
     copied = Model.from_card(copy.deepcopy(model.module), model.card, model.device)
-    rows = torch.arange(batch) % len(data)
+    rows = torch.arange(batch_size) % len(data)
     x, y = copied.check_inputs(data.x[rows]), data.y[rows].to(copied.device)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # of dropout
@@ -113,13 +113,13 @@ def measure_costs(model: Model, data: Data, cut: str | Place, *, batch: int = 64
         steps = [_step(exposed, x, y) for _ in range(_REPEATS)]
     forward, backward = steps[0].forward, steps[0].backward
     return Costs(
-        bytes_forward=-(-forward // batch),
-        bytes_backward=-(-backward // batch),
+        bytes_forward=-(-forward // batch_size),
+        bytes_backward=-(-backward // batch_size),
         parameters_before=sum(p.numel() for p in exposed.before.parameters.values()),
         parameters_after=sum(p.numel() for p in exposed.after.parameters.values()),
         seconds_before=min(step.seconds_before for step in steps),
         seconds_after=min(step.seconds_after for step in steps),
-        batch=batch,
+        batch=batch_size,
     )
 
 
