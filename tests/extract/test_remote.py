@@ -126,7 +126,7 @@ def test_to_ask_again_on_purpose_is_possible(served: Served, test_digits: Data) 
 
 def test_it_waits_as_it_is_told_and_goes_on(served: Served, test_digits: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("modelkeep.extract.remote.time.sleep", slept.append)
+    monkeypatch.setattr("modelkeep.core.remote.time.sleep", slept.append)
     served.refusals = [(429, {"Retry-After": "7"}), (503, {})]
     with Remote(served.url, "digits") as target:
         torch.testing.assert_close(target.probs(test_digits.x[:5]), served.model.probs(test_digits.x[:5]))
@@ -144,8 +144,8 @@ def test_it_waits_as_it_is_told_and_goes_on(served: Served, test_digits: Data, m
 
 def test_it_is_no_faster_than_its_rate(served: Served, test_digits: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("modelkeep.extract.remote.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("modelkeep.extract.remote.time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr("modelkeep.core.remote.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("modelkeep.core.remote.time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     with Remote(served.url, "digits", rate=20) as target:
         target.probs(test_digits.x[:100])
     assert max(served.rows) == 20

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import torch
 
+from modelkeep.core.black_box import Access, gives_enough, require_access
 from modelkeep.core.errors import QueryBudget, bad_parameter
 from modelkeep.core.examples import Stored, in_parts
 from modelkeep.core.model import Model
+from modelkeep.core.registry import declaration_of, declarations
 
 
 class Labels:
@@ -25,7 +29,10 @@ class Labels:
     modelkeep.core.errors.QueryBudget: The budget is 8 queries: 5 are spent, and 5 more were asked for.
     """
 
+    needs: ClassVar[Access] = "labels"
+
     def __init__(self, model: Model, *, budget: int | None = None, chunk: int = 512) -> None:
+        require_access(model.access, self.needs, f"A view of the {self.needs}")
         if budget is not None and budget < 0:
             raise bad_parameter(type(self).__name__, "budget", "None or a number of queries from 0 on", budget)
         if chunk < 1:
@@ -67,6 +74,8 @@ class Labels:
 class Scores(Labels):
     """The probabilities of all classes, and so the labels."""
 
+    needs: ClassVar[Access] = "scores"
+
     def probs(self, x: torch.Tensor) -> torch.Tensor:
         """Class probabilities `(n, classes)`; one query per example of `x: (n, *input_shape)`."""
         return self._logits(x).softmax(dim=1)
@@ -74,6 +83,8 @@ class Scores(Labels):
 
 class Weights(Scores):
     """Everything: the model itself. Passes through `forward` are counted, what is done with `model` is not."""
+
+    needs: ClassVar[Access] = "weights"
 
     @property
     def model(self) -> Model:
@@ -90,3 +101,16 @@ def check_budget(budget: int | None, spent: int, more: int) -> None:
     """Refuse queries beyond a budget, before anything is asked."""
     if budget is not None and spent + more > budget:
         raise QueryBudget(f"The budget is {budget} queries: {spent} are spent, and {more} more were asked for.")
+
+
+def check_access(method: object, model: Any) -> None:
+    """Refuse a model that does not give what the method is declared to need, and name what works instead."""
+    own = declaration_of(method)
+    if own is None or not own.access or not isinstance(model, Model) or gives_enough(model.access, own.access):  # type: ignore[arg-type]
+        return
+    others = [each.name for each in declarations(own.family).values() if each.access]
+    known = declarations(own.family)
+    working = [name for name in others if gives_enough(model.access, known[name].access)]  # type: ignore[arg-type]
+    found = f"of the family '{own.family}', these work with it: {', '.join(working)}"
+    instead = f" Instead, {found}." if working else f" Nothing of the family '{own.family}' works with it."
+    require_access(model.access, own.access, type(method).__name__, instead)  # type: ignore[arg-type]

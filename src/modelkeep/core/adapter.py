@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from modelkeep.core.black_box import BlackBox
 from modelkeep.core.errors import ModelError
 from modelkeep.core.nest import Nest
 from modelkeep.core.outputs import LastHead, Output, find_output
@@ -82,6 +83,8 @@ def adapt(module: nn.Module, inputs: Nest | None, probe: torch.Tensor, classes: 
     The module is run once on the probe. One that has an adapter among its parts, as a copy with a new head does, takes
     the packed tensor already. What a module cannot be run on is said when it is asked, and not here.
     """
+    if isinstance(module, BlackBox):
+        return module
     if any(isinstance(part, Adapter) for part in module.modules()):
         inputs = None
     if any(is_lazy(weight) for weight in module.parameters()):

@@ -68,6 +68,10 @@ class ModelError(ModelKeepError):
     """A model cannot be read, written or run."""
 
 
+class AccessError(ModelKeepError):
+    """A method needs to see more of a model (its weights, its scores) than the model gives."""
+
+
 class QueryBudget(ModelKeepError):
     """A method wants to ask the model more often than it was allowed to."""
 

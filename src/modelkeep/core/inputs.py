@@ -61,11 +61,11 @@ def _advice(packed: bool) -> str:
     return " Pack the tensors by name: model.nest.pack({…})." if packed else ""
 
 
-def draw_probe(card: Card, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Two inputs of seeded noise within the bounds, to try a network on."""
+def draw_probe(card: Card, dtype: torch.dtype, device: torch.device, n: int = 2) -> torch.Tensor:
+    """`n` inputs of seeded noise within the bounds, to try a network on."""
     generator = torch.Generator().manual_seed(0)
     if card.inputs is not None:
-        return card.inputs.draw(2, card.bounds, generator).to(device, dtype)
+        return card.inputs.draw(n, card.bounds, generator).to(device, dtype)
     low, high = card.bounds if card.bounds is not None else (-1.0, 1.0)
-    noise = torch.rand(2, *card.input_shape, generator=generator, dtype=dtype)
+    noise = torch.rand(n, *card.input_shape, generator=generator, dtype=dtype)
     return (low + (high - low) * noise).to(device)

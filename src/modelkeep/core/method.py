@@ -23,6 +23,7 @@ from typing import (
     get_type_hints,
 )
 
+from modelkeep.core.black_box import Access
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.registry import Declaration
 from modelkeep.core.registry import declaration_of as declaration_of
@@ -30,7 +31,6 @@ from modelkeep.core.registry import declaration_of as declaration_of
 if TYPE_CHECKING:
     from modelkeep.core.results import Result
 
-Access = Literal["weights", "scores", "labels"]
 T = TypeVar("T")
 R = TypeVar("R", bound="Result")
 
@@ -269,8 +269,8 @@ def _prepare(kind: type, kw_only: bool) -> None:
     kind.__post_init__ = check  # type: ignore[attr-defined]
     # Its own call, or that of a base of several methods, which is not declared itself.
     call = next((vars(each)["__call__"] for each in kind.__mro__ if "__call__" in vars(each)), None)
-    if call is not None and {"model", "data"} <= signature(call).parameters.keys() and not hasattr(call, "records"):
-        type.__setattr__(kind, "__call__", _recorded(call))
+    if call is not None and "model" in signature(call).parameters and not hasattr(call, "checks_access"):
+        type.__setattr__(kind, "__call__", _checked(call))
     dataclass(frozen=True, kw_only=kw_only)(kind)
 
 
@@ -288,13 +288,19 @@ def recorded(result: R, method: object) -> R:
     return replace(result, provenance=told)
 
 
-def _recorded(call: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of a method, after the check that the model gives what the method needs; its result is recorded."""
+    names = list(signature(call).parameters)[1:]
+    place = names.index("model")
+
     @wraps(call)
     def run(self: object, *arguments: Any, **named: Any) -> Any:
+        from modelkeep.core.access import check_access
         from modelkeep.core.results import Result
 
+        check_access(self, arguments[place] if len(arguments) > place else named.get("model"))
         found = call(self, *arguments, **named)
-        return recorded(found, self) if isinstance(found, Result) else found
+        return recorded(found, self) if "data" in names and isinstance(found, Result) else found
 
-    run.records = True  # type: ignore[attr-defined]
+    run.checks_access = True  # type: ignore[attr-defined]
     return run

@@ -15,6 +15,8 @@ from torch import nn
 
 from modelkeep.core import formats, inputs, modes, slices
 from modelkeep.core.adapter import Adapter, adapt, owner_of
+from modelkeep.core.answerers import open_answerer
+from modelkeep.core.black_box import Access, Gives, access_of, require_access
 from modelkeep.core.card import Card, Preprocessing, class_names
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError, unknown_class
@@ -72,6 +74,7 @@ class Model:
             ) from error
         self._preprocess = self.card.preprocessing.module(self.input_shape).to(self.device, self.dtype).eval()
         self.module = adapt(self.module, inputs, self.preprocess(self.probe()), len(self.classes))
+        self.access: Access = access_of(self.module)
         self._one_path = slices.one_path(self.module)
 
     @property
@@ -196,19 +199,23 @@ class Model:
         skip: Literal["carry", "hold"] = "carry",
     ) -> slices.Slice:
         """Cut the network at the named place: `f = g ∘ h`. See `modelkeep.core.slices`."""
-        self.require_eval()
+        self._require_parts()
         end = slices.Place(until) if isinstance(until, str) else until
         return slices.cut(self.module, name, self.probe(), before=self._preprocess, call=call, until=end, skip=skip)
 
     def pieces(self, cuts: Sequence[slices.Place]) -> tuple[Piece, ...]:
         """Cut the network at several places into programs of their own, for several parties to hold."""
-        self.require_eval()
+        self._require_parts()
         return pieces(self.module, cuts, self.probe(), before=self._preprocess)
 
     def slices(self) -> tuple[str, ...]:
         """The names at which the network can be cut, in the order in which they are computed."""
-        self.require_eval()
+        self._require_parts()
         return slices.places(self.module, self.preprocess(self.probe()))
+
+    def _require_parts(self) -> None:
+        require_access(self.access, "weights", "A slice of the network")
+        self.require_eval()
 
     def probe(self) -> torch.Tensor:
         """Two inputs `(2, *input_shape)` of seeded noise within the bounds, to try the network on."""
@@ -239,6 +246,28 @@ class Model:
         model._try_once()
         return model
 
+    @classmethod
+    def answering(
+        cls,
+        answers: Any,
+        *,
+        input_shape: Sequence[int] | None = None,
+        classes: Sequence[str] | int | None = None,
+        gives: Gives = "scores",
+        bounds: tuple[float, float] | None = None,
+    ) -> Model:
+        """Something that only answers as a model: methods that need no more than its scores or labels take it.
+
+        `answers` is a function of an array `(n, *input_shape)` that gives scores `(n, classes)` or labels `(n,)`, a
+        fitted scikit-learn estimator or pipeline, or the URL of a model behind the Open Inference Protocol. The latter
+        two say their shape and classes themselves. The fingerprint is that of the description alone.
+
+        >>> model = Model.answering(lambda x: x @ [[1.0, 0.0], [0.0, 1.0]], input_shape=(2,), classes=("a", "b"))
+        >>> model.access, model.predict(torch.tensor([[0.2, 0.7]])).tolist()
+        ('scores', [1])
+        """
+        return cls.from_card(*open_answerer(answers, gives, input_shape=input_shape, classes=classes, bounds=bounds))
+
     def _try_once(self) -> None:
         """Run the probe, to find out now and not in the middle of an audit whether module and card fit."""
         try:
@@ -255,6 +284,7 @@ class Model:
 
     def save(self, path: str | Path) -> Path:
         """Write weights and card to one `.safetensors` file, atomically."""
+        require_access(self.access, "weights", "A saved file")
         return formats.write(Path(path), self.module, self.card)
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from modelkeep.core.answerers import describe_onnx, describe_url, is_url, known_about, make_black_box
+from modelkeep.core.black_box import Answerer
 from modelkeep.core.card import Card, class_names
-from modelkeep.core.errors import InputError, ModelError
+from modelkeep.core.errors import InputError, MissingExtra, ModelError
 from modelkeep.core.formats.factory import SPEC, build, build_ours
-from modelkeep.core.formats.onnx import read_onnx
+from modelkeep.core.formats.onnx import UnknownOperation, read_onnx
 from modelkeep.core.formats.pt2 import read_pt2
 from modelkeep.core.formats.weights import load_weights, read_weights, write_weights
 from modelkeep.core.nest import Nest
@@ -46,12 +48,19 @@ def read(
     if unknown:
         allowed = ", ".join(field.name for field in fields(Card))
         raise InputError(f"A model has no '{', '.join(sorted(unknown))}'. What one can say about it: {allowed}.")
-    if isinstance(source, str) and SPEC.fullmatch(source):
+    module: nn.Module | Answerer
+    if isinstance(source, str) and is_url(source):
+        answerer = describe_url(source, "scores", card.get("classes"))
+        module, found = answerer, known_about(answerer)
+    elif isinstance(source, str) and SPEC.fullmatch(source):
         module, found = _from_factory(source, weights, card)
     elif weights is not None:
         raise InputError(f"Weights belong to a factory 'package.module:factory'. Got {str(source)!r} with weights.")
     else:
         module, found = _from_file(Path(source), card)
+    if isinstance(module, Answerer):
+        whole = _card({"bounds": None, **defaults, **found, **card}, source)
+        return make_black_box(module, whole), whole
     _refuse_damaged(module, source)
     return module, _card({**defaults, **found, **card}, source)
 
@@ -70,23 +79,30 @@ def write(path: str | Path, module: nn.Module, card: Card) -> Path:
         ) from error
 
 
-def _from_factory(spec: str, weights: str | Path | None, card: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+def _from_factory(
+    spec: str, weights: str | Path | None, card: Mapping[str, Any]
+) -> tuple[nn.Module | Answerer, dict[str, Any]]:
     tensors, found = (None, {}) if weights is None else _tensors_and_card(_file(Path(weights), ".safetensors"))
     # The arguments in a header belong to the factory that it names, not to another one.
     arguments = found.get("arguments", {}) if found.get("architecture") == spec else {}
     arguments = card.get("arguments", arguments)
     module = build(spec, arguments)
+    told = {**found, "architecture": spec, "arguments": dict(arguments)}
+    if isinstance(module, Answerer):
+        if weights is not None:
+            raise InputError(f"'{spec}' gives an estimator, which has no weights to load. Got {str(weights)!r}.")
+        return module, {**known_about(module), **told}
     if tensors is not None:
         load_weights(module, tensors, weights)
-    return module, {**found, "architecture": spec, "arguments": dict(arguments)}
+    return module, told
 
 
-def _from_file(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+def _from_file(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module | Answerer, dict[str, Any]]:
     match _file(path, ".safetensors", ".pt2", ".onnx").suffix.lower():
         case ".pt2":
             return read_pt2(path, card.get("input_shape"))
         case ".onnx":
-            return read_onnx(path, card.get("input_shape"))
+            return _from_onnx(path, card)
     tensors, found = _tensors_and_card(path)
     spec = found.get("architecture")
     if not isinstance(spec, str):
@@ -97,6 +113,18 @@ def _from_file(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module, dict[str
     module = build_ours(spec, {**found.get("arguments", {}), **card.get("arguments", {})}, path)
     load_weights(module, tensors, path)
     return module, found
+
+
+def _from_onnx(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module | Answerer, dict[str, Any]]:
+    """The network itself or, where it has an operator that ModelKeep does not read, a session that only answers."""
+    try:
+        return read_onnx(path, card.get("input_shape"))
+    except UnknownOperation as error:
+        try:
+            answerer = describe_onnx(path)
+        except (MissingExtra, ModelError) as reason:
+            raise ModelError(f"{error} It cannot be run as a black box either: {reason}") from error
+        return answerer, known_about(answerer)
 
 
 def _file(path: Path, *suffixes: str) -> Path:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from modelkeep.core.answerers import describe_estimator, is_estimator
+from modelkeep.core.black_box import Answerer
 from modelkeep.core.errors import ModelError
 
 OURS = "modelkeep.architectures"
@@ -19,8 +21,11 @@ _HOME = "modelkeep.zoo.architectures"
 SPEC = re.compile(r"(?P<package>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*):(?P<name>[A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 
 
-def build(spec: str, arguments: Mapping[str, Any]) -> nn.Module:
-    """Call the factory `package.module:name` that the user named. What it imports runs with the user's rights."""
+def build(spec: str, arguments: Mapping[str, Any]) -> nn.Module | Answerer:
+    """Call the factory `package.module:name` that the user named. What it imports runs with the user's rights.
+
+    It gives a module, or a fitted scikit-learn estimator, which then only answers.
+    """
     match = SPEC.fullmatch(spec)
     if match is None:
         raise ModelError(f"A factory is named 'package.module:factory'. Got '{spec}'.")
@@ -32,7 +37,10 @@ def build(spec: str, arguments: Mapping[str, Any]) -> nn.Module:
         raise ModelError(
             f"The factory '{spec}' cannot be imported: {error}. Is its package installed or on PYTHONPATH?"
         ) from error
-    return _call(spec, factory, arguments)
+    made = _call(spec, factory, arguments)
+    if is_estimator(made):
+        return describe_estimator(made)
+    return _require_module(spec, made)
 
 
 def build_ours(spec: str, arguments: Mapping[str, Any], source: object) -> nn.Module:
@@ -47,19 +55,24 @@ def build_ours(spec: str, arguments: Mapping[str, Any], source: object) -> nn.Mo
             f"'{source}' says that it was built by '{spec}'. A file may only name a factory of {OURS}; any other you "
             f'must name yourself: Model.load("package.module:factory", weights={str(source)!r}).'
         )
-    return _call(spec, found, arguments)
+    return _require_module(spec, _call(spec, found, arguments))
 
 
-def _call(spec: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> nn.Module:
+def _call(spec: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     try:
         # A new module draws its first weights from the global generator; the caller's stream stays where it was.
         with torch.random.fork_rng(devices=[]):
-            module = factory(**arguments)
+            return factory(**arguments)
     except Exception as error:
         written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         raise ModelError(
             f"{spec}({written}) raised {type(error).__name__}: {error}. Its arguments are given as arguments={{…}}."
         ) from error
+
+
+def _require_module(spec: str, module: Any) -> nn.Module:
     if not isinstance(module, nn.Module):
-        raise ModelError(f"The factory '{spec}' must return an nn.Module. Got {type(module).__name__}.")
+        raise ModelError(
+            f"The factory '{spec}' must return an nn.Module or a fitted estimator. Got {type(module).__name__}."
+        )
     return module

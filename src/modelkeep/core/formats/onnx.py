@@ -30,6 +30,10 @@ REMEDY = (
 _SEVERAL_OUTPUTS = ("Split",)
 
 
+class UnknownOperation(ModelError):
+    """The graph has an operation that is not in our table; onnxruntime may know it."""
+
+
 def read_onnx(path: Path, input_shape: Sequence[int] | None) -> tuple[nn.Module, dict[str, Any]]:
     """The network as a module, its input shape and its number of classes.
 
@@ -117,7 +121,7 @@ def _refuse_unknown(nodes: Sequence[NodeProto], opset: int, path: Path) -> None:
     unknown = {node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}" for node in nodes}
     unknown -= {"Constant", *OPERATIONS}
     if unknown:
-        raise ModelError(
+        raise UnknownOperation(
             f"'{path}' uses operations that ModelKeep does not read: {', '.join(sorted(unknown))}. "
             'Give the network itself instead: Model.load("package.module:factory", weights="model.safetensors").'
         )
