@@ -233,13 +233,14 @@ def test_nonsense_is_refused(subject: tuple[Model, Data]) -> None:
 
 
 def test_an_audit_of_data_that_do_not_fit_into_memory_is_the_same(
-    subject: tuple[Model, Data], report: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained_cnn: Model, digits: tuple[Data, Data], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, data = subject
+    data, few = digits[0], Settings(examples=12, checks=("accuracy", "influence", "amplification"))
     np.savez(tmp_path / "digits.npz", x=data.x.numpy(), y=data.y.numpy(), classes=np.array(data.classes))
-    stored = datasets.open(tmp_path / "digits.npz", in_memory=0, cache=tmp_path)
-    monkeypatch.setattr(examples, "MOST_BYTES", 4 * 64 * 100)  # a hundred of the 359 digits
-    monkeypatch.setattr(examples, "PART_BYTES", 4 * 64 * 30)
-    found = audit(model, replace(stored, name=data.name), SMALL, seed=0)
-    assert found.provenance.data == report.provenance.data
-    assert [(s.measures, s.findings) for s in found.sections] == [(s.measures, s.findings) for s in report.sections]
+    stored = replace(datasets.open(tmp_path / "digits.npz", in_memory=0, cache=tmp_path), name=data.name)
+    in_memory = audit(trained_cnn, data, few, seed=0)
+    monkeypatch.setattr(examples, "MOST_BYTES", 4 * 64 * 600)  # 600 of the 1438 digits
+    monkeypatch.setattr(examples, "PART_BYTES", 4 * 64 * 100)
+    found = audit(trained_cnn, stored, few, seed=0)
+    assert found.provenance.data == in_memory.provenance.data
+    assert [(s.measures, s.findings) for s in found.sections] == [(s.measures, s.findings) for s in in_memory.sections]

@@ -88,7 +88,7 @@ class Stored(torch.Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Stored:
         return self  # it cannot change
 
-    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+    def __repr__(self) -> str:  # type: ignore[override]
         return f"Stored({tuple(self.shape)}, {self.examples.source!r})"
 
     def choose(self, index: torch.Tensor) -> Stored:
