@@ -13,6 +13,7 @@ from modelkeep.cli.model_options import (
     ModelSource,
     Seed,
     model_and_data,
+    save_beside,
     training_data,
     with_model_options,
 )
@@ -66,7 +67,7 @@ def bias(
     loaded, examined = model_and_data(model, data, options)
     chosen_on = None
     if mitigate is not None:
-        chosen_on = training_data(data, train, options, "--mitigate chooses features on", examined.tokenizer)
+        chosen_on = training_data(data, train, options, "--mitigate chooses features on", examined)
     mitigation = make_method(context) if mitigate is not None else None
     with progress.show():
         found = measure_bias(
@@ -76,6 +77,7 @@ def bias(
     saved = None
     if found.mitigated is not None:
         saved = found.mitigated.model.save(save if save is not None else out / "mitigated.safetensors")
+        save_beside(saved, examined)
     if as_json:
         typer.echo(found.to_json())
         return

@@ -17,6 +17,7 @@ from modelkeep.cli.model_options import (
     Seed,
     in_classes_of,
     model_and_data,
+    save_beside,
     training_data,
     with_model_options,
 )
@@ -189,7 +190,7 @@ def train(
     with progress.show():
         train_certified(
             trained,
-            training_data(data, learned, options, "Training needs"),
+            training_data(data, learned, options, "Training needs", examined),
             size,
             seed=seed,
             norm=norm,
@@ -200,6 +201,7 @@ def train(
         )
         found = Certify(radius=size, norm=norm, guarantee=promise)(trained, examined, seed=seed)
     saved = trained.save(out / "certified.safetensors")
+    save_beside(saved, examined)
     _write_result(found, out)
     checkpoint.unlink(missing_ok=True)
     _print_result(found, as_json)

@@ -83,7 +83,7 @@ def show(
     label: Label = "label",
     ignore: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat it for more.")] = None,
     missing: Annotated[
-        Literal["refuse", "indicate", "drop"],
+        Literal["refuse", "indicate", "fill", "drop"],
         typer.Option(help="What to do with missing values; they are refused by default."),
     ] = "refuse",
     out: Annotated[Path | None, typer.Option(help="The file for the picture of images; default: ./NAME.png.")] = None,

@@ -14,6 +14,7 @@ from modelkeep.cli.model_options import (
     ModelSource,
     Seed,
     model_and_data,
+    save_beside,
     training_data,
     with_model_options,
 )
@@ -107,7 +108,7 @@ def harden(
     loaded.require_fit(examined)
     size = radius.of(examined)
     examined = examined.sample(min(examples, len(examined)), seed)
-    learned = training_data(data, train, options, "Hardening needs", examined.tokenizer)
+    learned = training_data(data, train, options, "Hardening needs", examined)
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
     measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=size)
     known = {each.name for each in options_of(chosen_method(context))}
@@ -133,6 +134,8 @@ def harden(
     page = hardening_page(found, model_name=Path(model).name, data_name=examined.name)
     written = page.write(out, "harden.html", "harden.json")
     saved = None if compare else loaded.save(save if save is not None else out / "hardened.safetensors")
+    if saved is not None:
+        save_beside(saved, examined)
     for left in (checkpoint, checkpoint.with_suffix(".teacher")):
         left.unlink(missing_ok=True)
     if as_json:

@@ -17,6 +17,7 @@ from modelkeep.cli.checks import check_device
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
+    from modelkeep.core.encoder import Encoder
     from modelkeep.core.tokenizer import Tokenizer
 
 ModelSource = Annotated[
@@ -72,10 +73,13 @@ class ModelOptions:
         list[str] | None, typer.Option(help="A column to leave out; repeat it for more.", rich_help_panel=_TABLE)
     ] = None
     missing: Annotated[
-        Literal["refuse", "indicate", "drop"] | None,
+        Literal["refuse", "indicate", "fill", "drop"] | None,
         typer.Option(help="What to do with missing values; they are refused by default.", rich_help_panel=_TABLE),
     ] = None
-
+    positive: Annotated[
+        str | None,
+        typer.Option(help="The label that is class 1; all others are class 0.", rich_help_panel=_TABLE),
+    ] = None
     text: Annotated[
         str | None, typer.Option(help="The column with the texts, of a .csv or .jsonl file.", rich_help_panel=_TABLE)
     ] = None
@@ -130,6 +134,13 @@ class ModelOptions:
                     return read_tokenizer(place)
         return None
 
+    def find_encoder(self, model: str) -> Encoder | None:
+        """What made the numbers of the table that the model was trained on, where it stands beside the model's file."""
+        from modelkeep.core.encoder import read_encoder
+
+        places = [file.with_suffix(".encoder.json") for file in (self.weights, Path(model)) if file is not None]
+        return next((read_encoder(place) for place in places if place.is_file()), None)
+
     def open(
         self,
         source: str,
@@ -137,8 +148,9 @@ class ModelOptions:
         part: Literal["train", "test"],
         shape: tuple[int, ...] | None = None,
         tokenizer: Tokenizer | None = None,
+        encoder: Encoder | None = None,
     ) -> Data:
-        """Data that the user named, read as these options say; texts by the model's tokenizer."""
+        """Data that the user named, read as these options say, by the model's tokenizer or encoder."""
         from modelkeep.core.errors import InputError
         from modelkeep.zoo import datasets
 
@@ -147,6 +159,8 @@ class ModelOptions:
             label=self.label or "label",
             ignore=self.ignore or (),
             missing=self.missing or "refuse",
+            positive=self.positive,
+            encoder=encoder,
             part=part,
             shape=shape,
             text=self.text,
@@ -197,22 +211,42 @@ def model_and_data(model: str, data: str, options: ModelOptions) -> tuple[Model,
         # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
         sys.path.append(str(Path.cwd()))
     said = options.card()
-    examined = options.open(data, part="test", shape=options.shape, tokenizer=options.find_tokenizer(model))
+    examined = options.open(
+        data,
+        part="test",
+        shape=options.shape,
+        tokenizer=options.find_tokenizer(model),
+        encoder=options.find_encoder(model),
+    )
     loaded = Model.load(model, weights=options.weights, like=examined, device=options.place, **said)
     if examined.input_shape != loaded.input_shape:
         loaded.require_fit(examined)  # says what does not fit; the classes are the verb's matter
     return loaded, examined
 
 
-def training_data(
-    data: str, train: str | None, options: ModelOptions, why: str, tokenizer: Tokenizer | None = None
-) -> Data:
-    """What is learned or chosen on: never the data that the outcome is measured on."""
+def training_data(data: str, train: str | None, options: ModelOptions, why: str, examined: Data | None = None) -> Data:
+    """What is learned or chosen on: never the data that the outcome is measured on.
+
+    Its texts and tables become numbers in the same way as those of the `examined` data.
+    """
     from modelkeep.core.errors import InputError
 
     if train is None and Path(data).expanduser().exists():
         raise InputError(f"{why} the training data: name it with --train.")
-    return options.open(data if train is None else train, part="train", tokenizer=tokenizer)
+    return options.open(
+        data if train is None else train,
+        part="train",
+        tokenizer=None if examined is None else examined.tokenizer,
+        encoder=None if examined is None else examined.encoder,
+    )
+
+
+def save_beside(model: Path, data: Data) -> None:
+    """Keep what made the numbers of a table beside a model that was trained on it, so that they mean the same again."""
+    from modelkeep.core.encoder import write_encoder
+
+    if data.encoder is not None:
+        write_encoder(data.encoder, model)
 
 
 def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:

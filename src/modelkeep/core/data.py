@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 
+from modelkeep.core.encoder import Encoder
 from modelkeep.core.errors import DataError, InputError, unknown_class
 from modelkeep.core.examples import Stored, in_parts, read, read_ahead
 from modelkeep.core.fingerprint import fingerprint
@@ -22,7 +23,8 @@ class Data:
 
     `source` says where the data came from; `bounds` is the range that every value of `x` lies in (for images
     usually 0 to 1), or None where there is none; `features` names the columns of a table; `nest` says which tensors
-    are packed in a row, and `tokenizer` turns the token ids of a text back into words.
+    are packed in a row, and `tokenizer` turns the token ids of a text back into words; `encoder` made the numbers of a
+    table and is kept with the model, so that the same column means the same next time.
 
     `x` may be a `Stored` tensor, whose rows stay on disk until they are read. Batches, splits, samples and
     fingerprints are the same bits as in memory, and `rows` and `batches` give ordinary tensors. What computes on the
@@ -38,6 +40,7 @@ class Data:
     bounds: tuple[float, float] | None = None
     nest: Nest | None = None
     tokenizer: Tokenizer | None = None
+    encoder: Encoder | None = None
 
     def __post_init__(self) -> None:
         x, y = self.x, self.y

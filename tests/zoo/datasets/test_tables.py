@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelkeep.core.encoder import Column
 from modelkeep.core.errors import DataError
-from modelkeep.zoo.datasets.tables import MOST_CATEGORIES, Column, column, encode
+from modelkeep.zoo.datasets.tables import MOST_CATEGORIES, column, encode
 
 TEXTS = st.sampled_from(["red", "green", "blue", None])
 NUMBERS = st.one_of(st.floats(-1e6, 1e6, width=32), st.none())

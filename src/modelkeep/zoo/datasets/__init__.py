@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from modelkeep.core.data import Data
+from modelkeep.core.encoder import Encoder, Missing
 from modelkeep.core.errors import DataError, bad_parameter
 from modelkeep.core.tokenizer import Tokenizer
 from modelkeep.zoo.datasets import cache as _cache
@@ -19,7 +20,6 @@ from modelkeep.zoo.datasets.arrays import IN_MEMORY
 from modelkeep.zoo.datasets.dataset import DataSet, Part
 from modelkeep.zoo.datasets.other_datasets import from_huggingface, from_torch
 from modelkeep.zoo.datasets.summary import Summary, summarise
-from modelkeep.zoo.datasets.tables import Missing
 from modelkeep.zoo.datasets.texts import Texts, read_texts
 
 __all__ = [
@@ -113,6 +113,8 @@ def open(
     label: str = "label",
     ignore: Sequence[str] = (),
     missing: Missing = "refuse",
+    positive: str | None = None,
+    encoder: Encoder | None = None,
     part: Part = "train",
     shape: tuple[int, ...] | None = None,
     in_memory: int = IN_MEMORY,
@@ -129,8 +131,11 @@ def open(
             the name of a built-in set.
         label: The column of a table that holds the class.
         ignore: Columns of a table to leave out.
-        missing: What to do with missing values in a table: "refuse" them, "indicate" them by added features, or
-            "drop" their rows.
+        missing: What to do with missing values in a table: "refuse" them, "indicate" them by added features, "fill"
+            them with the column's mean or most frequent text, or "drop" their rows.
+        positive: The label of a table that becomes class 1; all others become class 0.
+        encoder: What made the numbers of the table that the model was trained on, `data.encoder`: the same columns then
+            mean the same. It also says what the label is, and what to do with missing values.
         part: The part of a built-in set.
         shape: (channels, height, width) that your pictures are brought to, cropped in the middle and scaled; without
             it they must be of one size.
@@ -147,7 +152,15 @@ def open(
         return found.encode(tokenizer if tokenizer is not None else found.learn_tokenizer())
     if path.exists():
         return user_files.read(
-            path, label=label, ignore=ignore, missing=missing, shape=shape, in_memory=in_memory, cache=cache
+            path,
+            label=label,
+            ignore=ignore,
+            missing=missing,
+            positive=positive,
+            encoder=encoder,
+            shape=shape,
+            in_memory=in_memory,
+            cache=cache,
         )
     if isinstance(source, Path) or path.suffix or "/" in str(source):
         raise DataError(f"There is nothing at {source}.")

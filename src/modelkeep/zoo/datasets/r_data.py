@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from modelkeep.core.data import Data
+from modelkeep.core.encoder import Column
 from modelkeep.core.errors import DataError, MissingExtra
 from modelkeep.zoo.datasets.archives import unpack_member
 from modelkeep.zoo.datasets.dataset import DataSet, File, Part, Source
-from modelkeep.zoo.datasets.tables import Column
 
 # R files of that age do not say how texts are encoded; Latin-1 reads any byte.
 _ENCODING = "latin1"

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from modelkeep.core.data import Data
+from modelkeep.core.encoder import Encoder, Missing
 from modelkeep.core.errors import DataError
 from modelkeep.zoo.datasets.array_files import read_npy, read_npz, read_safetensors
 from modelkeep.zoo.datasets.arrays import IN_MEMORY
 from modelkeep.zoo.datasets.pictures import PICTURES, read_folder, read_picture
-from modelkeep.zoo.datasets.table_files import read_csv, read_parquet
-from modelkeep.zoo.datasets.tables import Missing, encode
+from modelkeep.zoo.datasets.table_files import read_table
 
 
 def read(
@@ -22,6 +22,8 @@ def read(
     ignore: Sequence[str],
     missing: Missing,
     shape: tuple[int, ...] | None,
+    positive: str | None = None,
+    encoder: Encoder | None = None,
     in_memory: int = IN_MEMORY,
     cache: str | Path | None = None,
 ) -> Data:
@@ -39,11 +41,16 @@ def read(
     elif path.suffix == ".safetensors":
         data = read_safetensors(path, in_memory, cache)
     elif path.suffix in (".csv", ".parquet"):
-        columns = read_csv(path) if path.suffix == ".csv" else read_parquet(path)
-        if unknown := [name for name in ignore if name not in columns]:
-            raise DataError(f"{path.name} has no column '{unknown[0]}' to ignore. Its columns: {', '.join(columns)}.")
-        columns = {name: values for name, values in columns.items() if name not in ignore}
-        data = encode(columns, label, name=path.stem, missing=missing)
+        data = read_table(
+            path,
+            label,
+            missing=missing,
+            ignore=ignore,
+            positive=positive,
+            encoder=encoder,
+            in_memory=in_memory,
+            cache=cache,
+        )
     else:
         raise DataError(
             f"Cannot tell what {path} is. Data is read from .npz, .npy, .safetensors, .csv, .parquet, a picture or a "
