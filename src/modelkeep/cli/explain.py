@@ -127,7 +127,8 @@ def _places(model: Model, explainer: Explainer) -> list[Place]:
 
     if explainer.of_feature_maps:
         return [Place(explainer.usual_place(model))]
-    names = ["input", last_feature_map(model), last_inner_place(model)]
+    first = explainer.usual_place(model)  # the input, or the embedding of a text
+    names = [first, last_feature_map(model), last_inner_place(model)]
     return [Place(name) for name in dict.fromkeys(names) if name is not None]
 
 

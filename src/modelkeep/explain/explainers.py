@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 import torch
 
 from modelkeep.core.data import Data
+from modelkeep.core.embedding import find_embedding
 from modelkeep.core.errors import InputError
 from modelkeep.core.examples import Stored, mean_and_spread
 from modelkeep.core.method import declaration_of, declare, setting
@@ -40,7 +41,7 @@ class Explainer:
             slice=self.slice if self.slice is not None else self.usual_place(model),
             call=self.call,
             quantity=self.quantity,
-            distribution=self.suit(model, data).distribution(),
+            distribution=_where_gradients_are(model, self.suit(model, data).distribution()),
             batch_size=self.batch_size,
         )
         return self.summarise(method(model, data, seed=seed))
@@ -48,7 +49,7 @@ class Explainer:
     def usual_place(self, model: Model) -> str:
         """Where to explain if the user names no place."""
         if not self.of_feature_maps:
-            return "input"
+            return find_embedding(model) if _reads_words(model) else "input"
         found = last_feature_map(model)
         if found is None:
             name = getattr(declaration_of(self), "name", type(self).__name__)
@@ -78,6 +79,8 @@ class IntegratedGradients(Explainer):
     steps: int = setting("Points on the line.", default=50, at_least=1)
 
     def suit(self, model: Model, data: Data | torch.Tensor) -> Self:
+        if _reads_words(model):  # a word without meaning: no number in any direction
+            return replace(self, baseline=0.0) if self.baseline is None else self
         usual = model.bounds[0] if model.bounds is not None else _inputs(data).mean(dim=0)
         return replace(self, baseline=usual) if self.baseline is None else self
 
@@ -111,6 +114,9 @@ class SmoothGrad(Explainer):
 
     def suit(self, model: Model, data: Data | torch.Tensor) -> Self:
         bounds = model.bounds
+        if _reads_words(model) and self.sigma is None:
+            table = model.module.get_parameter(f"{find_embedding(model)}.weight")
+            return replace(self, sigma=NOISE * float(table.detach().std()))
         usual = NOISE * (bounds[1] - bounds[0]) if bounds is not None else NOISE * spread(_inputs(data))
         return replace(self, sigma=usual) if self.sigma is None else self
 
@@ -152,6 +158,23 @@ class ChannelInfluence(Explainer):
             activation=found.activation.flatten(2).mean(dim=2),
             distribution=f"{found.distribution}, all positions of a channel",
         )
+
+
+def _reads_words(model: Model) -> bool:
+    return model.nest is not None and model.nest.tokens is not None
+
+
+def _where_gradients_are(model: Model, distribution: Distribution) -> Distribution:
+    """The distribution at the slice, where the model takes token ids: between two ids there is no text."""
+    if not _reads_words(model) or isinstance(distribution, Point):
+        return distribution
+    if isinstance(distribution, Path):
+        raise InputError(
+            "Conductance follows a line at the input, and token ids have none between them. Use integrated-gradients, "
+            "which takes the line at the embedding."
+        )
+    assert isinstance(distribution, Line | Gaussian)
+    return replace(distribution, at="slice")
 
 
 def spread(x: torch.Tensor) -> torch.Tensor:

@@ -81,6 +81,7 @@ class Influence:
                 influence=found["influence"],
                 attribution=found.get("attribution"),
                 gap=found.get("gap"),
+                pieces=_pieces(data) if isinstance(data, Data) and not together else (),
             )
 
 
@@ -226,3 +227,17 @@ def _of_class(model: Model, data: Data | torch.Tensor, name: str) -> Data:
     if len(chosen) == 0:
         raise InputError(f"'{data.name}' has no example of '{name}'.")
     return chosen
+
+
+def _pieces(data: Data) -> tuple[tuple[str, ...], ...]:
+    """The pieces of words of each text, "" for special tokens; nothing where the data has no tokenizer."""
+    if data.tokenizer is None or data.nest is None or data.nest.tokens is None:
+        return ()
+    tokenizer, columns = data.tokenizer, data.nest.columns(data.nest.tokens.name)
+    return tuple(
+        tuple(
+            "" if number in tokenizer.special else piece
+            for number, piece in zip(row, tokenizer.decode(row), strict=True)
+        )
+        for row in data.rows(range(len(data)))[:, columns].long().tolist()
+    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from operator import not_
+from typing import TYPE_CHECKING, Annotated
 
 import torch
+from pydantic import Field
 
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate, Result, Tensor
+from modelkeep.core.tokenizer import join_pieces, word_spans
 from modelkeep.explain.units import units_of
 
 if TYPE_CHECKING:
@@ -27,7 +30,8 @@ class Explained(Result, kind="explained"):
     `influence: (n, *slice shape)` is in units of the quantity per unit of the slice's value; `attribution`, where
     the distribution has a baseline, in units of the quantity. `values: (n,)` is the quantity itself, and `gap: (n,)`
     by how much the attributions of a point miss the change of the quantity from the baseline (0: efficient).
-    `activation: (n, *slice shape)` is the value at the slice.
+    `activation: (n, *slice shape)` is the value at the slice. `pieces` are the pieces of words of each text, "" where a
+    special token or padding stands; `words` puts them together.
     """
 
     slice: str
@@ -45,6 +49,7 @@ class Explained(Result, kind="explained"):
     influence: Tensor = field(repr=False)
     attribution: Tensor | None = field(repr=False)
     gap: Tensor | None = field(repr=False)
+    pieces: Annotated[tuple[tuple[str, ...], ...], Field(exclude_if=not_)] = field(default=(), repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -88,6 +93,17 @@ class Explained(Result, kind="explained"):
         if self.slice == "input" and self.features is not None:
             return self.features[index]
         return f"{'unit' if self.influence.ndim < 4 else 'channel'} {index}"
+
+    def words(self) -> list[list[tuple[str, float]]]:
+        """For each text, its words and how much each speaks for the quantity, at a slice with a row for each piece.
+
+        The number is the attribution, where there is a baseline, else influence times activation: summed over the
+        pieces of the word and the width of the embedding.
+        """
+        if not self.pieces or self.influence.ndim != 3 or self.influence.shape[1] != len(self.pieces[0]):
+            raise InputError(f"'{self.slice}' has no words. Explain a text at the embedding, with its tokenizer.")
+        drawn = self.influence * self.activation if self.attribution is None else self.attribution
+        return [_words(pieces, values) for pieces, values in zip(self.pieces, drawn.sum(dim=2).tolist(), strict=True)]
 
     def heat(self) -> torch.Tensor:
         """A signed map per example, `(n, height, width)`: attribution where there is one, and else influence.
@@ -140,3 +156,8 @@ class Explained(Result, kind="explained"):
 
     def _mean(self, values: torch.Tensor) -> Estimate:
         return Estimate.bootstrap(values.double().numpy(), self.provenance.seed)
+
+
+def _words(pieces: tuple[str, ...], values: list[float]) -> list[tuple[str, float]]:
+    spans = [(start, end) for start, end in word_spans(pieces) if pieces[start]]
+    return [(join_pieces(pieces[start:end]), sum(values[start:end])) for start, end in spans]

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from operator import not_
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from modelkeep.attack import Attacked
 from modelkeep.attack.curve import RobustnessCurve
+from modelkeep.attack.result import Rewritten
 from modelkeep.core import plots
 from modelkeep.core.results import Estimate, Result
 from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.verdicts import attack_verdict
+
+_MOST_TEXTS = 20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +41,7 @@ class AttackReport(Result, kind="attack-report"):
     gradients: int
     health: tuple[str, ...]
     curve: RobustnessCurve | None
+    texts: Annotated[tuple[Rewritten, ...], Field(exclude_if=not_)] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, found: Attacked, curve: RobustnessCurve | None, model_name: str, data_name: str) -> AttackReport:
@@ -58,6 +64,7 @@ class AttackReport(Result, kind="attack-report"):
             gradients=found.gradients,
             health=found.health,
             curve=curve,
+            texts=found.texts,
         )
 
     @property
@@ -76,6 +83,7 @@ class AttackReport(Result, kind="attack-report"):
         ]
         if len(self.solved_by) > 1:
             rows.append(("solved by", ", ".join(f"{name} {count}" for name, count in self.solved_by.items())))
+        rows += [(f"words of text {text.index}", str(text)) for text in self.texts[:5]]
         if self.curve is not None:
             rows += [
                 (f"accuracy at {radius:.3g}", str(e))
@@ -99,9 +107,23 @@ def attack_page(
         verdict=report.verdict,
         cards=tuple(Card.of_share(title, share) for title, share in cards.items()),
         notes=health_notes(report.health),
-        parts=(Part("In figures", tables=(Table(report.rows()),)), Part("Pictures", pictures=tuple(pictures.values()))),
+        parts=(
+            Part("In figures", tables=(Table(report.rows()),)),
+            *_rewritten(found),
+            Part("Pictures", pictures=tuple(pictures.values())),
+        ),
         pictures=pictures,
     )
+
+
+def _rewritten(found: Attacked) -> tuple[Part, ...]:
+    """The first of the texts that were changed, where there are any."""
+    if not found.texts:
+        return ()
+    lead = (
+        "What stood there before is struck out. Each changed text was asked again, and is answered as the figures say."
+    )
+    return (Part(f"{len(found.texts)} texts that were changed", lead, texts=found.texts[:_MOST_TEXTS]),)
 
 
 def health_notes(health: tuple[str, ...]) -> tuple[Note, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from operator import not_
 from typing import Annotated
 
 import torch
@@ -32,6 +33,7 @@ from modelkeep.report.measure import percent
 from modelkeep.report.page import Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.side_by_side import maps, unit_bars
+from modelkeep.report.words import TextWords, strongest_words, texts_of
 
 MOST_UNITS = 8  # what a person still compares
 
@@ -73,8 +75,8 @@ class UnitInfluence:
 class AtSlice:
     """What was found at one slice.
 
-    `per` says what the influence of a unit is measured for; `mapped`, whether the picture shows where in the input; and
-    the `sheet`, what the strongest units stand for.
+    `texts` are the words of explained texts. `per` says what the influence of a unit is measured for; `mapped`, whether
+    the picture shows where in the input; and the `sheet`, what the strongest units stand for.
     """
 
     place: Place
@@ -83,8 +85,14 @@ class AtSlice:
     units: tuple[UnitInfluence, ...]
     per: str
     mapped: bool
+    texts: Annotated[tuple[TextWords, ...], Field(exclude_if=not_)] = ()
     picture: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
     sheet: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
+
+    @property
+    def largest_word(self) -> float:
+        """The end of the scale that all words of this slice share."""
+        return max((abs(value) for text in self.texts for row in text.values for value in row), default=0.0)
 
     @property
     def largest(self) -> float:
@@ -110,6 +118,7 @@ class Explanations(Result, kind="explanations"):
             for i, quantified in enumerate(at.quantities):
                 strongest = sorted(at.units, key=lambda unit: -abs(unit.influence[i].value))[:3]
                 told = [f"{unit.name} {unit.influence[i].value:+.2g}" for unit in strongest]
+                told += [f"{word} {value:+.2g}" for word, value in strongest_words(at.texts, i, 5)]
                 if quantified.gap is not None:
                     told.append(f"gap {quantified.gap.value:.2g}")
                 rows.append((str(at.place) if i == 0 else "", f"{quantified.quantity}: {', '.join(told)}"))
@@ -155,7 +164,7 @@ def explain_examples(
         }
         scale = spread(data.x) if data.x.ndim == 2 else None
         described = [_at_slice(place, explained, examples, scale) for place, explained in found.items()]
-        if sheets:
+        if sheets and model.nest is None:  # a sheet shows an input that was optimised, and token ids cannot be
             described = [
                 replace(at, sheet=_sheet(model, data, chosen, at, quantities[-1], sheets, seed)) for at in described
             ]
@@ -209,7 +218,7 @@ def usual_quantities(model: Model, data: Data) -> tuple[Quantity, ...]:
     if len(model.classes) == 2:
         second, first = model.classes
         return ClassScore(first), ClassScore(second), Contrast(first, second)
-    if len(model.input_shape) == 1:
+    if len(model.input_shape) == 1 and model.nest is None:
         commonest = data.y.bincount(minlength=len(model.classes)).argsort(descending=True, stable=True)[:3]
         return tuple(AgainstAll(model.classes[label]) for label in commonest.sort().values.tolist())
     return PredictedScore(), AgainstAll()
@@ -233,10 +242,12 @@ def _at_slice(
     place: Place, found: list[Explained], examples: Sequence[Example], spread: torch.Tensor | None
 ) -> AtSlice:
     table = found[0].slice == "input" and found[0].influence.ndim == 2
-    units = [] if found[0].slice == "input" and not table else _units(found, spread if table else None)
+    texts = texts_of(found)
+    pixels = found[0].slice == "input" and not table
+    units = [] if pixels or texts else _units(found, spread if table else None)
     per = "standard deviation of the feature" if table else "unit of its activation"
     names = [explained.quantity for explained in found]
-    drawn = maps(found, [_title(example) for example in examples])
+    drawn = None if texts else maps(found, [_title(example) for example in examples])
     picture = None
     if drawn is not None:
         told = (
@@ -260,6 +271,7 @@ def _at_slice(
         units=tuple(units),
         per=per,
         mapped=drawn is not None,
+        texts=texts,
         picture=picture,
     )
 

@@ -13,6 +13,7 @@ from modelkeep.report.measure import percent
 from modelkeep.report.picture import Picture
 
 if TYPE_CHECKING:
+    from modelkeep.attack.result import Rewritten
     from modelkeep.core.results import Estimate, Result
     from modelkeep.report.explanations import Explanations
 
@@ -68,13 +69,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a page: its tables, its explanations, its pictures."""
+    """A section of a page: its tables, its explanations, its pictures, the texts that were changed."""
 
     title: str
     lead: str = ""
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
     explanations: Explanations | None = None
+    texts: tuple[Rewritten, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
