@@ -136,3 +136,19 @@ def test_the_label_view_asks_by_name() -> None:
     ids = torch.randint(30, (3, 7))
     assert torch.equal(Labels(model).labels(ids.float()), model.predict({"ids": ids}))
     assert functional.one_hot(model.predict({"ids": ids}), 2).shape == (3, 2)
+
+
+def test_a_part_may_be_called_as_an_attribute() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inputs, self.owner, self.output = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.softmax(self.output(self.owner(self.inputs(x))), dim=1)
+
+    model = Model(Named(), input_shape=(4,), classes=3)
+    x = torch.rand(5, 4)
+    for name in ("inputs", "owner", "output"):
+        cut = model.slice(name)
+        assert torch.equal(cut.g(cut.h(x)), model.forward(x))

@@ -114,7 +114,7 @@ def test_bad_leaves_are_refused(leaf: tuple[Any, ...], message: str) -> None:
 def test_a_model_is_asked_by_name_or_packed() -> None:
     model = words_model()
     module, by_name = model.module, tensors()
-    expected = Words.forward(module.owner, **by_name)  # type: ignore[arg-type]
+    expected = Words.forward(module.adapted_owner, **by_name)  # type: ignore[arg-type]
     assert torch.equal(model.logits(by_name), expected)
     assert torch.equal(model.logits(NEST.pack(by_name)), expected)
     assert (model.input_shape, model.bounds) == ((NEST.width,), None)
@@ -158,9 +158,9 @@ def test_copies_modes_and_weights_are_the_owners(tmp_path: Path) -> None:
     assert (again.logits(tensors()) == again.logits(tensors())[0]).all()
     assert not (model.logits(tensors()) == model.logits(tensors())[0]).all()
     model.module.train()
-    assert model.module.owner.training  # type: ignore[union-attr]
+    assert model.module.adapted_owner.training  # type: ignore[union-attr]
     with model.frozen(0):
-        assert not model.module.owner.training  # type: ignore[union-attr]
+        assert not model.module.adapted_owner.training  # type: ignore[union-attr]
     assert model.module.training
     model.module.eval()
     model.save(tmp_path / "words.safetensors")

@@ -20,7 +20,7 @@ def test_probabilities_are_the_modules_own(kind: str) -> None:
     way, output = MANY[kind]
     module = Net(way)
     model = Model(module, input_shape=(4,), classes=3)
-    found = model.module.output if isinstance(model.module, Adapter) else Output()
+    found = model.module.adapted_output if isinstance(model.module, Adapter) else Output()
     assert found == output
     logits = module.bare(X).detach()
     torch.testing.assert_close(model.probs(X), logits.softmax(1))
@@ -57,7 +57,7 @@ def test_one_number_stands_for_two_classes(kind: str) -> None:
     module = Net(way, classes=1)
     model = Model(module, input_shape=(4,), classes=("no", "yes"))
     assert isinstance(model.module, Adapter)
-    assert model.module.output == output
+    assert model.module.adapted_output == output
     logit = module.bare(X).detach()[:, 0]
     torch.testing.assert_close(model.probs(X)[:, 1], logit.sigmoid())
     if output.undone or output.head == "none":

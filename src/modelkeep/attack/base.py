@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 
 from modelkeep.attack.case import Case, Search, Target
-from modelkeep.attack.frame import carry_out
+from modelkeep.attack.frame import carry_out, move_to_real_values
 from modelkeep.attack.result import Attacked
 from modelkeep.core.access import Labels, Scores, Weights
 from modelkeep.core.data import Data
@@ -71,18 +71,26 @@ class Attack:
         raise NotImplementedError
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Attacked:
-        """Attack the examples of `data`. The model is left as it was."""
-        return carry_out(
-            model,
-            data,
-            self.searches(model, data),
+        """Attack the examples of `data`. The model is left as it was.
+
+        Token ids are attacked at their embedding; the result holds the embedded texts.
+        """
+        asked, given, mask = move_to_real_values(model, data, self.mask)
+        found = carry_out(
+            asked,
+            given,
+            self.searches(asked, given),
             attack=self.title,
-            ball=self.ball(model),
+            ball=self.ball(asked),
             target=self.target,
-            mask=self.mask,
+            mask=mask,
             batch_size=self.batch_size,
             seed=seed,
         )
+        if asked is model:
+            return found
+        origin = replace(found.provenance, model=model.fingerprint(), data=data.fingerprint())
+        return replace(found, provenance=origin)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from modelkeep.attack.checkpoint import Checkpoint
 from modelkeep.attack.result import Attacked, Rewritten, summarise
 from modelkeep.core.data import Data
 from modelkeep.core.description import describe
+from modelkeep.core.embedding import free_values
 from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.model import Model
@@ -105,6 +106,28 @@ def carry_out(
             texts=_texts(data, campaign.adversarial.cpu()),
             **summarise(labels, before, campaign.after, ~campaign.stands, for_free),
         )
+
+
+def move_to_real_values(model: Model, data: Data, mask: torch.Tensor | None) -> tuple[Model, Data, torch.Tensor | None]:
+    """The model, data and mask on which a ball attack works.
+
+    A ball is made of real numbers. Where the input is packed, tokens, masks and integers stay; where it has tokens and
+    no real values, the attack works on their embedding, of which padding stays.
+    """
+    if model.nest is None:
+        return model, data, mask
+    if model.nest.tokens is not None and all(leaf.kind != "real" for leaf in model.nest.leaves):
+        if mask is not None:
+            raise InputError(
+                "A mask of token ids says nothing about their embedding, where this attack works. Attack "
+                "model.at_embedding() and model.embed(data) with a mask of theirs."
+            )
+        model, data = model.at_embedding(), model.embed(data)
+    assert model.nest is not None
+    free = free_values(model.nest, data.x)
+    if free is None or mask is None:
+        return model, data, mask if free is None else free
+    return model, data, free & _broadcast(mask, data.x)
 
 
 def _goal(

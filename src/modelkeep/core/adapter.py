@@ -31,50 +31,50 @@ class Adapter(nn.Module):
 
     It stands in the module's place, not around it: it shares the module's parameters, buffers and children, so
     `state_dict()` and `named_modules()` have the owner's names, and a slice or a saved file of an adapted model is that
-    of the owner's.
+    of the owner's. Its own attributes are called `adapted_…`, because a part of the owner may well be called `output`.
     """
 
     def __init__(self, owner: nn.Module, inputs: Nest | None, output: Output) -> None:
         # Before all else, because `training` is the owner's; not an attribute that torch would register as a child.
-        object.__setattr__(self, "_owner", owner)
+        object.__setattr__(self, "_adapted_owner", owner)
         mode = owner.training
         super().__init__()
         self.training = mode
         for name in _REGISTRIES:
             self.__dict__[name] = owner.__dict__[name]
-        self._inputs = inputs
-        self.output = output
+        self.adapted_inputs = inputs
+        self.adapted_output = output
 
     @property
-    def owner(self) -> nn.Module:
+    def adapted_owner(self) -> nn.Module:
         """The module that is adapted."""
-        owner: nn.Module = self.__dict__["_owner"]
+        owner: nn.Module = self.__dict__["_adapted_owner"]
         return owner
 
     @property
     def training(self) -> bool:
         """The owner's mode."""
-        return self.owner.training
+        return self.adapted_owner.training
 
     @training.setter
     def training(self, mode: bool) -> None:
-        self.owner.training = mode
+        self.adapted_owner.training = mode
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits `(n, classes)` of the inputs `(n, *input_shape)`."""
-        if not self.output.undone:
-            return self.output.read(_run(self.owner, self._inputs, x), None)
+        if not self.adapted_output.undone:
+            return self.adapted_output.read(_run(self.adapted_owner, self.adapted_inputs, x), None)
         with LastHead() as seen:
-            returned = _run(self.owner, self._inputs, x)
-        return self.output.read(returned, seen)
+            returned = _run(self.adapted_owner, self.adapted_inputs, x)
+        return self.adapted_output.read(returned, seen)
 
     def __repr__(self) -> str:
-        return repr(self.owner)  # the structure, which a fingerprint is made of; the nest stands in the card
+        return repr(self.adapted_owner)  # the structure, which a fingerprint is made of; the nest stands in the card
 
 
 def owner_of(module: nn.Module) -> nn.Module:
     """The module that the user gave, where an adapter stands in its place."""
-    return module.owner if isinstance(module, Adapter) else module
+    return module.adapted_owner if isinstance(module, Adapter) else module
 
 
 def adapt(module: nn.Module, inputs: Nest | None, probe: torch.Tensor, classes: int) -> nn.Module:

@@ -103,6 +103,17 @@ def class_names(classes: Sequence[str] | int) -> tuple[str, ...]:
     return tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
 
 
+def shape_of(input_shape: Sequence[int] | None, inputs: Nest | None) -> tuple[int, ...]:
+    """The shape of one input: as it was given, or that of the packed tensors."""
+    if input_shape is not None:
+        return tuple(input_shape)
+    if inputs is None:
+        raise InputError(
+            "A model needs the shape of one input (input_shape=…), or its tensors by name (inputs=Nest(…))."
+        )
+    return (inputs.width,)
+
+
 class _Copy(nn.Module):
     """The same values in memory of their own: a network that begins with an in-place layer writes into its input."""
 

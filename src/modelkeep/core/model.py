@@ -17,9 +17,9 @@ from modelkeep.core import formats, inputs, modes, slices
 from modelkeep.core.adapter import Adapter, adapt, owner_of
 from modelkeep.core.answerers import open_answerer
 from modelkeep.core.black_box import Access, Gives, access_of, require_access
-from modelkeep.core.card import Card, Preprocessing, class_names
+from modelkeep.core.card import Card, Preprocessing, class_names, shape_of
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError, ModelError, unknown_class
+from modelkeep.core.errors import ModelError, unknown_class
 from modelkeep.core.fingerprint import fingerprint
 from modelkeep.core.html import model_html
 from modelkeep.core.nest import Nest
@@ -56,7 +56,7 @@ class Model:
         if inputs is not None and inputs.free() is not None:
             bounds = None  # token ids and masks have none
         self.card = Card(
-            _shape(input_shape, inputs),
+            shape_of(input_shape, inputs),
             class_names(classes),
             preprocessing if preprocessing is not None else Preprocessing(),
             bounds,
@@ -95,7 +95,7 @@ class Model:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know about how the model is read."""
-        note = self.module.output.note if isinstance(self.module, Adapter) else ""
+        note = self.module.adapted_output.note if isinstance(self.module, Adapter) else ""
         return (note,) if note else ()
 
     @property
@@ -217,6 +217,18 @@ class Model:
         require_access(self.access, "weights", "A slice of the network")
         self.require_eval()
 
+    def at_embedding(self) -> Model:
+        """The model as a function of its embedded tokens. See `modelkeep.core.embedding.at_embedding`."""
+        from modelkeep.core.embedding import at_embedding
+
+        return at_embedding(self)
+
+    def embed(self, data: Data) -> Data:
+        """The data for `at_embedding()`: each token with its embedding beside it."""
+        from modelkeep.core.embedding import embed
+
+        return embed(self, data)
+
     def probe(self) -> torch.Tensor:
         """Two inputs `(2, *input_shape)` of seeded noise within the bounds, to try the network on."""
         return inputs.draw_probe(self.card, self.dtype, self.device)
@@ -286,13 +298,3 @@ class Model:
         """Write weights and card to one `.safetensors` file, atomically."""
         require_access(self.access, "weights", "A saved file")
         return formats.write(Path(path), self.module, self.card)
-
-
-def _shape(input_shape: Sequence[int] | None, inputs: Nest | None) -> tuple[int, ...]:
-    if input_shape is not None:
-        return tuple(input_shape)
-    if inputs is None:
-        raise InputError(
-            "A model needs the shape of one input (input_shape=…), or its tensors by name (inputs=Nest(…))."
-        )
-    return (inputs.width,)
