@@ -73,7 +73,7 @@ class StackedCrossEntropy:
     name: str = "stacked cross-entropy"
 
     def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
-        index = torch.stack([rows[b.index(step.number)] for rows, b in zip(self.rows, self.batches, strict=True)])
+        index = self.rows.gather(1, torch.stack([batches.index(step.number) for batches in self.batches]))
         networks, size = index.shape
         inputs = self.data.rows(index.flatten()).to(self.like.device, self.like.dtype)
         labels = self.data.y[index.flatten()].to(self.like.device)
