@@ -18,6 +18,7 @@ from torch import nn
 
 from modelkeep import Data, Labels, Model, Scores, Weights
 from modelkeep.attack import PGD, Boundary, Square
+from modelkeep.audit import Settings, audit
 from modelkeep.core.black_box import gives_enough
 from modelkeep.core.errors import AccessError, InputError, ModelError
 from modelkeep.core.registry import declarations, families
@@ -154,9 +155,11 @@ def test_pgd_says_what_it_misses() -> None:
     model = Model.answering(iris_pipeline())
     with pytest.raises(AccessError) as told:
         PGD(radius=0.1)(model, DATA)
+    working = [name for name, each in declarations("attack").items() if each.access in ("scores", "labels")]
+    assert {"boundary", "one-pixel", "square", "transfer"} <= set(working)
     assert str(told.value) == (
         "PGD needs the weights of the model, but this model only answers with scores. Instead, of the family 'attack', "
-        "these work with it: boundary, one-pixel, square, transfer."
+        f"these work with it: {', '.join(working)}."
     )
     for refused in (
         lambda: Weights(model),
@@ -166,6 +169,15 @@ def test_pgd_says_what_it_misses() -> None:
     ):
         with pytest.raises(AccessError, match="needs the weights of the model"):
             refused()
+
+
+def test_an_audit_says_what_it_could_not_check() -> None:
+    model = Model.answering(iris_pipeline())
+    found = audit(model, DATA, Settings(examples=20))
+    assert len(found.sections) == 1
+    assert "Not checked, because this model only answers with scores: robustness" in found.description
+    with pytest.raises(AccessError, match="CheckRobustness needs the weights"):
+        audit(model, DATA, Settings(examples=20, checks=("accuracy", "robustness")))
 
 
 def test_a_factory_may_give_an_estimator() -> None:

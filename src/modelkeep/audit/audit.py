@@ -8,6 +8,8 @@ from typing import Any
 
 from modelkeep.audit.findings import RANK, Finding, Section
 from modelkeep.core import progress
+from modelkeep.core.access import needs_more
+from modelkeep.core.adapter import owner_of
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.method import check_settings, options_of, recorded, setting
@@ -103,6 +105,8 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
     settings = settings if settings is not None else Settings()
     model.require_fit(data)
     checks = settings.plan()
+    missed = [] if settings.checks is not None else [name for name, check in checks.items() if needs_more(check, model)]
+    checks = {name: check for name, check in checks.items() if name not in missed}
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         sections = []
         with progress.task("audit", len(checks)) as task:
@@ -111,14 +115,21 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
                 task.advance(note=name_of_check)
         found = Audit(
             provenance=provenance(),
-            model_name=name or type(model.module).__name__,
+            model_name=name or type(owner_of(model.module)).__name__,
             data_name=data.name,
             description=f"{len(model.classes)} classes, inputs of shape {model.input_shape}. Checked on {len(data)} "
-            f"examples of '{data.name}'; attacks and explanations on {min(settings.examples, len(data))} of them.",
+            f"examples of '{data.name}'; attacks and explanations on {min(settings.examples, len(data))} of them."
+            + _say_missed(model, missed),
             headline=_headline(sections),
             sections=tuple(sections),
         )
     return recorded(found, settings)
+
+
+def _say_missed(model: Model, missed: Sequence[str]) -> str:
+    if not missed:
+        return ""
+    return f" Not checked, because this model only answers with {model.access}: {', '.join(missed)}."
 
 
 def _headline(sections: Sequence[Section]) -> tuple[Measure, ...]:

@@ -103,14 +103,21 @@ def check_budget(budget: int | None, spent: int, more: int) -> None:
         raise QueryBudget(f"The budget is {budget} queries: {spent} are spent, and {more} more were asked for.")
 
 
+def needs_more(method: object, model: Any) -> bool:
+    """Whether a method is declared to see more of a model than the model gives."""
+    own = declaration_of(method)
+    if own is None or not own.access or not isinstance(model, Model):
+        return False
+    return not gives_enough(model.access, own.access)  # type: ignore[arg-type]
+
+
 def check_access(method: object, model: Any) -> None:
     """Refuse a model that does not give what the method is declared to need, and name what works instead."""
     own = declaration_of(method)
-    if own is None or not own.access or not isinstance(model, Model) or gives_enough(model.access, own.access):  # type: ignore[arg-type]
+    if own is None or not needs_more(method, model):
         return
-    others = [each.name for each in declarations(own.family).values() if each.access]
-    known = declarations(own.family)
-    working = [name for name in others if gives_enough(model.access, known[name].access)]  # type: ignore[arg-type]
+    known = [each for each in declarations(own.family).values() if each.access]
+    working = [each.name for each in known if gives_enough(model.access, each.access)]  # type: ignore[arg-type]
     found = f"of the family '{own.family}', these work with it: {', '.join(working)}"
     instead = f" Instead, {found}." if working else f" Nothing of the family '{own.family}' works with it."
     require_access(model.access, own.access, type(method).__name__, instead)  # type: ignore[arg-type]
