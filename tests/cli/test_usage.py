@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from safetensors.torch import load_file, save_file
 
 from cli.running import Run
 from modelkeep import __version__
@@ -38,3 +41,23 @@ def test_without_a_verb_the_help_is_printed_and_nothing_else(modelkeep: Run) -> 
     ran = modelkeep()
     assert "Usage: modelkeep" in ran.out
     assert ran.err == ""
+
+
+def test_remedies_are_options_and_not_keywords_of_python(modelkeep: Run, digits_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "gaps.csv").write_text("age,weight,label\n1,2,a\n,3,b\n4,5,a\n")
+    ran = modelkeep("data", "show", "gaps.csv")
+    assert ran.code == 4
+    assert "--missing indicate keeps the rows" in ran.err
+    assert "missing='" not in ran.err
+    ran = modelkeep("explain", digits_model, "--data", "digits", "--slice", "cov1")
+    assert ran.code == 2
+    assert "Did you mean 'conv1'" in ran.err
+    assert "modelkeep explain --list-slices lists all places." in ran.err
+    assert "model.slices()" not in ran.err
+    ran = modelkeep("explain", digits_model, "--data", "digits", "--why", "nine")
+    assert ran.code == 2
+    assert "The model has no class 'nine'." in ran.err
+    save_file(load_file(digits_model), tmp_path / "bare.safetensors")
+    ran = modelkeep("audit", "bare.safetensors", "--data", "digits")
+    assert ran.code == 4
+    assert "package.module:factory --weights bare.safetensors in place of the file." in ran.err

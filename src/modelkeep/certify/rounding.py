@@ -23,7 +23,7 @@ from modelkeep.certify.interpreter import Tensors, channel_scale, run
 from modelkeep.certify.norms import absolute_norm, convolution_norms_1_inf, schur
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.trace import tensors_of
-from modelkeep.core.errors import ModelError
+from modelkeep.core.errors import ModelError, Remedy
 from modelkeep.core.model import Model
 from modelkeep.core.results import Tensor
 
@@ -113,7 +113,8 @@ def _unit_roundoff(model: Model) -> float:
     if torch.float16 in types:
         raise ModelError(
             "A float16 network cannot be certified: what it computes may leave the range of the type, 6e-8 to 65504. "
-            "Certify it in float32 (model.module.float())."
+            "Certify it in float32",
+            remedy=Remedy("(model.module.float()).", "(convert its weights first)."),
         )
     return max(torch.finfo(dtype).eps for dtype in types | {model.dtype}) / 2
 
@@ -171,7 +172,8 @@ class _Walk:
         if terms * self.unit > 0.25:
             raise ModelError(
                 f"Sums of {terms} products cannot be bounded in so coarse a type: rounding alone could be larger than "
-                "the result. Certify the model in float32 (model.module.float())."
+                "the result. Certify the model in float32",
+                remedy=Remedy("(model.module.float()).", "(convert its weights first)."),
             )
         return terms * self.unit / (1 - terms * self.unit) * (1 + 1e-12)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils._pytree import tree_map
 
-from modelkeep.core.errors import DataError
+from modelkeep.core.errors import DataError, Remedy
 
 # Up to this many bytes are read at once. A quarter of the two GB in which any data set can be audited: what computes
 # on a tensor often makes a second one, of float64.
@@ -109,8 +109,11 @@ class Stored(torch.Tensor):
         if not self.fits:
             raise DataError(
                 f"{len(self):,} examples of {self.examples.source} would need {prod(self.shape) / 2**28:.1f} GiB of "
-                f"memory at once; at most {MOST_BYTES / 2**30:g} GiB are read. Take some of them, "
-                "data.sample(n, seed), or go through them with data.batches(size)."
+                f"memory at once; at most {MOST_BYTES / 2**30:g} GiB are read.",
+                remedy=Remedy(
+                    "Take some of them, data.sample(n, seed), or go through them with data.batches(size).",
+                    "Take fewer of them with --examples.",
+                ),
             )
         index = torch.arange(len(self)) if self.chosen is None else self.chosen
         return self.examples.rows(index)

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch.overrides import TorchFunctionMode
 
-from modelkeep.core.errors import ModelError
+from modelkeep.core.errors import ModelError, Remedy
 
 Head = Literal["none", "softmax", "log-softmax", "sigmoid"]
 
@@ -168,7 +168,8 @@ def _single(place: str | int, value: torch.Tensor, seen: LastHead, classes: int)
     if classes != 2:
         raise ModelError(
             f"The module is a regression: it gives one number per example, and not one for each of the {classes} "
-            f"classes. {_SUPPORTED} One number is enough for two classes: Model(…, classes=('no', 'yes'))."
+            f"classes. {_SUPPORTED} One number is enough for two classes:",
+            remedy=Remedy("Model(…, classes=('no', 'yes')).", "--classes no,yes."),
         )
     if seen.made(value):
         # The softmax of one number is 1 for every input: that is a mistake, not a head.

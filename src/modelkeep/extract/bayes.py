@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from modelkeep.core import progress
-from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, Remedy, bad_parameter
 from modelkeep.core.method import declare, setting
 from modelkeep.extract.attacks import Attack
 from modelkeep.extract.knowledge import Knowledge
@@ -62,7 +62,8 @@ class TableAttack(Attack):
             return answers
         if knowledge.clean is None:
             raise InputError(
-                "Only the owner of the clean model can draw around clean predictions: give clean=…, or means='answers'."
+                "Only the owner of the clean model can draw around clean predictions:",
+                remedy=Remedy("give clean=…, or means='answers'.", "give --means answers."),
             )
         return knowledge.clean
 

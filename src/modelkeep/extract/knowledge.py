@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from modelkeep.attack.transfer.proxy import Interface
-from modelkeep.core.errors import InputError
+from modelkeep.core.errors import InputError, Remedy
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.grid import confidences, snap
 
@@ -44,7 +44,12 @@ class Knowledge:
         """
         defence, state = self.defence, copy.deepcopy(self.state)
         if defence is None:
-            raise InputError("This attack must know the defence: give defence=…, NoDefence() where there is none.")
+            raise InputError(
+                "This attack must know the defence:",
+                remedy=Remedy(
+                    "give defence=…, NoDefence() where there is none.", "give --defence, or `none` where there is none."
+                ),
+            )
 
         def perturbed(clean: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
             answers = defence(snap(clean.numpy()), state, inputs if defence.needs_inputs else None)

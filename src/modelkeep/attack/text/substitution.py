@@ -14,7 +14,7 @@ from modelkeep.attack.text.synonyms import nearest_words
 from modelkeep.core.access import Scores
 from modelkeep.core.data import Data
 from modelkeep.core.embedding import token_leaf
-from modelkeep.core.errors import InputError
+from modelkeep.core.errors import InputError, Remedy
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 
@@ -44,8 +44,11 @@ class Substitution(TextAttack):
         columns = model.nest.columns(leaf.name)
         if data.tokenizer is None:
             raise InputError(
-                f"{self.title} needs to know the words of '{data.name}', which has no tokenizer. Load the texts with "
-                "the model's tokenizer: datasets.open(…, text=…, tokenizer=…)."
+                f"{self.title} needs to know the words of '{data.name}', which has no tokenizer.",
+                remedy=Remedy(
+                    "Load the texts with the model's tokenizer: datasets.open(…, text=…, tokenizer=…).",
+                    "Name the column of the texts and the model's tokenizer: --text COLUMN --tokenizer FILE.",
+                ),
             )
         free = free_positions(model, data, self.title)[:, columns]
         ids = sorted(set(data.x[:, columns].long()[free].tolist()))

@@ -14,7 +14,7 @@ from torch.nn import functional
 from modelkeep.attack.base import BoundedAttack
 from modelkeep.attack.case import Case
 from modelkeep.core.access import Weights
-from modelkeep.core.errors import InputError
+from modelkeep.core.errors import InputError, Remedy
 from modelkeep.core.method import declare, setting
 from modelkeep.core.norms import per_example
 
@@ -48,8 +48,8 @@ class Momentum(BoundedAttack):
         """Where the ascent ends for each example, `(n, ...)`."""
         if self.diversity > 0 and case.original.ndim != 4:
             raise InputError(
-                f"Input diversity resizes images, but these inputs have shape {tuple(case.original.shape[1:])}. "
-                "Give diversity=0."
+                f"Input diversity resizes images, but these inputs have shape {tuple(case.original.shape[1:])}.",
+                remedy=Remedy("Give diversity=0.", "Give --diversity 0."),
             )
         size = self.step_size or 2.5 * case.ball.reach / self.steps
         x = case.original

@@ -17,7 +17,7 @@ from modelkeep.attack.transfer.proxy import RECIPE, Architecture, ask, judge_pro
 from modelkeep.attack.transfer.proxy_set import looks_original
 from modelkeep.core.access import Labels, Scores, Weights
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError
+from modelkeep.core.errors import InputError, Remedy
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, measured
@@ -88,7 +88,10 @@ class Transfer(Momentum):
 
     def __post_init__(self) -> None:
         if self.discriminate and self.answers == "labels":
-            raise InputError("The discriminator looks at scores: give answers='scores' with discriminate.")
+            raise InputError(
+                "The discriminator looks at scores:",
+                remedy=Remedy("give answers='scores' with discriminate.", "give --answers scores with --discriminate."),
+            )
 
     @property
     def title(self) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 from modelkeep.core.answerers import describe_onnx, describe_url, is_url, known_about, make_black_box
 from modelkeep.core.black_box import Answerer
 from modelkeep.core.card import Card, class_names
-from modelkeep.core.errors import InputError, MissingExtra, ModelError
+from modelkeep.core.errors import InputError, MissingExtra, ModelError, Remedy
 from modelkeep.core.formats.factory import SPEC, build, build_ours
 from modelkeep.core.formats.onnx import UnknownOperation, read_onnx
 from modelkeep.core.formats.pt2 import read_pt2
@@ -107,8 +107,11 @@ def _from_file(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module | Answere
     spec = found.get("architecture")
     if not isinstance(spec, str):
         raise ModelError(
-            f"'{path}' holds weights, but does not say what network they belong to. Name the factory that builds it: "
-            f'Model.load("package.module:factory", weights={str(path)!r}, input_shape=…, classes=…).'
+            f"'{path}' holds weights, but does not say what network they belong to. Name the factory that builds it:",
+            remedy=Remedy(
+                f'Model.load("package.module:factory", weights={str(path)!r}, input_shape=…, classes=…).',
+                f"package.module:factory --weights {path} in place of the file.",
+            ),
         )
     module = build_ours(spec, {**found.get("arguments", {}), **card.get("arguments", {})}, path)
     load_weights(module, tensors, path)
@@ -177,7 +180,11 @@ def _card(known: dict[str, Any], source: object) -> Card:
     missing = [name for name in ("input_shape", "classes") if name not in known]
     if missing:
         wanted = ", ".join(f"{name}=…" for name in missing)
-        raise InputError(f"'{source}' does not say everything about the model. Add: Model.load(…, {wanted}).")
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+        raise InputError(
+            f"'{source}' does not say everything about the model.",
+            remedy=Remedy(f"Add: Model.load(…, {wanted}).", f"Add: {options}."),
+        )
     try:
         return TypeAdapter(Card).validate_python({**known, "classes": class_names(known["classes"])})
     except ValidationError as error:

@@ -13,7 +13,7 @@ from torch import nn
 
 from modelkeep.core.answerers import describe_estimator, is_estimator
 from modelkeep.core.black_box import Answerer
-from modelkeep.core.errors import ModelError
+from modelkeep.core.errors import ModelError, Remedy
 
 OURS = "modelkeep.architectures"
 """How files and users name our factories. It is a name, not a path: files of every version have it in their header."""
@@ -53,7 +53,11 @@ def build_ours(spec: str, arguments: Mapping[str, Any], source: object) -> nn.Mo
     if not isinstance(found, FunctionType) or not f"{found.__module__}.".startswith(f"{_HOME}."):
         raise ModelError(
             f"'{source}' says that it was built by '{spec}'. A file may only name a factory of {OURS}; any other you "
-            f'must name yourself: Model.load("package.module:factory", weights={str(source)!r}).'
+            "must name yourself:",
+            remedy=Remedy(
+                f'Model.load("package.module:factory", weights={str(source)!r}).',
+                f"package.module:factory --weights {source} in place of the file.",
+            ),
         )
     return _require_module(spec, _call(spec, found, arguments))
 
@@ -66,7 +70,8 @@ def _call(spec: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) 
     except Exception as error:
         written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         raise ModelError(
-            f"{spec}({written}) raised {type(error).__name__}: {error}. Its arguments are given as arguments={{…}}."
+            f"{spec}({written}) raised {type(error).__name__}: {error}. Its arguments are given as",
+            remedy=Remedy("arguments={…}.", "--arguments, in JSON."),
         ) from error
 
 

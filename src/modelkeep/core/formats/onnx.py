@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx, nn
 
-from modelkeep.core.errors import MissingExtra, ModelError
+from modelkeep.core.errors import MissingExtra, ModelError, Remedy
 from modelkeep.core.formats import onnx_layers  # noqa: F401 - enters its operations in the table
 from modelkeep.core.formats.onnx_operations import OPERATIONS
 from modelkeep.core.formats.probe import count_logits
@@ -43,7 +43,10 @@ def read_onnx(path: Path, input_shape: Sequence[int] | None) -> tuple[nn.Module,
     graph = model.graph
     x, dtype, sizes = _input(graph, path)
     if input_shape is None and not all(sizes):
-        raise ModelError(f"'{path}' leaves the shape of its input open: {sizes}. Say input_shape=….")
+        raise ModelError(
+            f"'{path}' leaves the shape of its input open: {sizes}.",
+            remedy=Remedy("Say input_shape=….", "Say --input-shape, such as 3,32,32."),
+        )
     shape = tuple(input_shape if input_shape is not None else sizes)
     opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     output, nodes = _needed(graph, path)
@@ -123,7 +126,11 @@ def _refuse_unknown(nodes: Sequence[NodeProto], opset: int, path: Path) -> None:
     if unknown:
         raise UnknownOperation(
             f"'{path}' uses operations that ModelKeep does not read: {', '.join(sorted(unknown))}. "
-            'Give the network itself instead: Model.load("package.module:factory", weights="model.safetensors").'
+            "Give the network itself instead:",
+            remedy=Remedy(
+                'Model.load("package.module:factory", weights="model.safetensors").',
+                "package.module:factory --weights model.safetensors.",
+            ),
         )
 
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from modelkeep.core.errors import ModelError
+from modelkeep.core.errors import ModelError, Remedy
 from modelkeep.core.files import replace_file
 
 HEADER = "modelkeep"
@@ -73,7 +73,11 @@ def load_weights(module: nn.Module, tensors: Mapping[str, torch.Tensor], source:
     if problems:
         raise ModelError(
             f"The weights in '{source}' are not those of {type(module).__name__}; {'; '.join(problems)}. "
-            "Is the factory right, and are its arguments (arguments={…}) those that the model was trained with?"
+            "Is the factory right,",
+            remedy=Remedy(
+                "and are its arguments (arguments={…}) those that the model was trained with?",
+                "and are its --arguments those that the model was trained with?",
+            ),
         )
     module.load_state_dict(dict(tensors), strict=False)
 

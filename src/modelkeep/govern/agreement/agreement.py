@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import ConfigDict, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
 
 from modelkeep.core.card import Card, leave_out_defaults
-from modelkeep.core.errors import GovernError, InputError
+from modelkeep.core.errors import GovernError, InputError, Remedy
 from modelkeep.core.formats.factory import SPEC
 from modelkeep.core.model import Model
 from modelkeep.core.signing import canonical, is_signed
@@ -98,7 +98,10 @@ class Agreement:
             raise InputError(f"A model is cut at one place or more, each once. Got {_list_cuts(self.cuts)}.")
         for cut in self.cuts:
             if not cut.name or not cut.name.isprintable():
-                raise InputError(f"A cut is at a name of the network, as model.slices() lists them. Got {cut.name!r}.")
+                raise InputError(
+                    f"A cut is at a name of the network. Got {cut.name!r}.",
+                    remedy=Remedy("model.slices() lists them.", "modelkeep explain --list-slices lists them."),
+                )
         if len(self.holders) != len(self.cuts) + 1:
             raise InputError(
                 f"{len(self.cuts)} cuts make {len(self.cuts) + 1} pieces, and each has a holder. "

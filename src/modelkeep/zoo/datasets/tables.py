@@ -21,7 +21,7 @@ from modelkeep.core.encoder import (
     find_gaps,
     number_text,
 )
-from modelkeep.core.errors import DataError, bad_parameter
+from modelkeep.core.errors import DataError, Remedy, bad_parameter, did_you_mean
 
 # What stands for "missing" in text files.
 _MISSING_TEXTS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
@@ -85,7 +85,8 @@ def learn(
         if unknown := [key for key in ignore if key not in chunk]:
             raise DataError(f"'{name}' has no column '{unknown[0]}' to ignore. Its columns: {', '.join(chunk)}.")
         if label not in chunk:
-            raise DataError(f"'{name}' has no column '{label}' for the label. Its columns: {', '.join(chunk)}.")
+            meant = did_you_mean(label, chunk)
+            raise DataError(f"'{name}' has no column '{label}' for the label.{meant} Its columns: {', '.join(chunk)}.")
         used = {key: values for key, values in chunk.items() if key not in ignore}
         if missing == "drop":
             keep = ~np.any([find_gaps(values) for values in used.values()], axis=0)
@@ -165,8 +166,8 @@ class _Seen:
         if len(levels) > MOST_CATEGORIES:
             raise DataError(
                 f"The column '{self.name}' of '{table}' has more than {MOST_CATEGORIES} different texts, such as "
-                f"'{levels[0]}'. It looks like a name or a date and not like a category; leave it out with "
-                f"ignore=('{self.name}',)."
+                f"'{levels[0]}'. It looks like a name or a date and not like a category; leave it out with",
+                remedy=Remedy(f"ignore=('{self.name}',).", f"--ignore '{self.name}'."),
             )
         most = min(self.texts, key=lambda text: (-self.texts[text], text)) if fills else None
         return ColumnCode(self.name, "category", tuple(levels), False, most)
@@ -176,19 +177,26 @@ def _refuse_gaps(labels: _Seen, seen: Mapping[str, _Seen], name: str, missing: M
     if labels.gaps:
         raise DataError(
             f"The label column '{labels.name}' of '{name}' has {labels.gaps} missing values, the first in row "
-            f"{labels.first_gap} (counted from 0). Give those rows a label, or leave out rows with missing values with "
-            "missing='drop'."
+            f"{labels.first_gap} (counted from 0). Give those rows a label, or leave out rows with missing values with",
+            remedy=Remedy("missing='drop'.", "--missing drop."),
         )
     holes = [each for each in seen.values() if each.gaps]
     if holes and missing == "refuse":
         counts = ", ".join(f"{each.name} ({each.gaps})" for each in holes)
         first = min(holes, key=lambda each: each.first_gap or 0)
+        where = f" The first one is in row {first.first_gap} (counted from 0), column '{first.name}'."
         raise DataError(
-            f"'{name}' has missing values in: {counts}. Say what to do with them: missing='indicate' keeps the rows "
-            "and adds a feature that says where a value is missing, missing='fill' puts the mean or the most frequent "
-            "text there, missing='drop' leaves the rows out. "
-            f"The first one is in row {first.first_gap} (counted from 0), column '{first.name}'."
+            f"'{name}' has missing values in: {counts}. Say what to do with them:",
+            remedy=Remedy(_choices("missing='{}'") + where, _choices("--missing {}") + where),
         )
+
+
+def _choices(form: str) -> str:
+    """What can be done with missing values; `form` is how the choice is written."""
+    return (
+        f"{form.format('indicate')} keeps the rows and adds a feature that says where a value is missing, "
+        f"{form.format('fill')} puts the mean or the most frequent text there, {form.format('drop')} leaves the rows out."
+    )
 
 
 def _classes(labels: _Seen, name: str, positive: str | None) -> tuple[tuple[str, ...], dict[str, int]]:
