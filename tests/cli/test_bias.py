@@ -97,7 +97,7 @@ def test_more_than_two_classes(modelkeep: Run, digits_model: Path, tmp_path: Pat
         (["--mitigate", "l1", "--save", "x.pt"], "saved as a '.safetensors' file"),
         (["--mitigate", "experts"], "defined for two classes"),
         (["--slice", "linear1_rely"], "Did you mean 'linear1_relu'"),
-        (["--out", "file"], "cannot be written to 'file'"),
+        (["--out", "file"], "--out must be a folder"),
     ],
 )
 def test_mistakes_are_one_sentence(modelkeep: Run, digits_model: Path, tmp_path: Path, arguments: list[str],

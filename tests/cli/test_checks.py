@@ -37,6 +37,7 @@ NEEDED = {
     "govern infer": ["alice", "--data", "digits"],
     "govern export": ["alice"],
     "govern assemble": ["a.json", "a.safetensors"],
+    "privacy": ["none.onnx", "--members", "digits"],
     "study export": ["none"],
     "study run": ["plasticity"],
 }

@@ -240,7 +240,7 @@ def test_a_module_that_is_called_twice_needs_a_number(modelkeep: Run, tmp_path: 
         (["--slice", "conv2_relu#7"], "there is no call=7"),
         (["--index", "9999"], "--index must be 0 to 358"),
         (["--slice", "linear1_relu", "--method", "grad-cam"], "has units, not channels"),
-        (["--out", "file"], "cannot be written to 'file'"),
+        (["--out", "file"], "--out must be a folder"),
     ],
 )
 def test_mistakes_are_one_sentence(modelkeep: Run, digits_model: Path, tmp_path: Path, arguments: list[str],

@@ -40,7 +40,7 @@ def test_members_are_named_by_row_or_hash_and_one_is_asked_about(
     test = datasets.load("breast-cancer", "test")
     hashes = record_hashes(test)
     (tmp_path / "members.txt").write_text("\n".join([*map(str, range(20)), *(each[:12] for each in hashes[20:40])]))
-    arguments = ("--data", "breast-cancer", "--members", "members.txt", "--attack", "loss", "--record", hashes[5][:12])
+    arguments = ("--data", "breast-cancer", "--members", "members.txt", "--method", "loss", "--record", hashes[5][:12])
     run = modelkeep("privacy", cancer_model, *arguments, "--json")
     assert run.code == 0, run.err
     found = found_in(tmp_path / "modelkeep-out")
@@ -52,7 +52,7 @@ def test_members_are_named_by_row_or_hash_and_one_is_asked_about(
 
 def test_a_recipe_adds_the_attacks_that_train_networks(modelkeep: Run, cancer_model: Path, tmp_path: Path) -> None:
     members = ("--members", "breast-cancer", "--non-members", "breast-cancer")
-    run = modelkeep("privacy", cancer_model, *members, "--attack", "rmia", "--shadows", "2", "--epochs", "1")
+    run = modelkeep("privacy", cancer_model, *members, "--method", "rmia", "--shadows", "2", "--epochs", "1")
     assert run.code == 0, run.err
     found = found_in(tmp_path / "modelkeep-out")
     assert found.attacks[0].provenance.settings["shadows"] == 2
@@ -65,8 +65,8 @@ def test_a_recipe_adds_the_attacks_that_train_networks(modelkeep: Run, cancer_mo
     [
         (("--members", "breast-cancer"), "--non-members DATA"),
         (("--members", "none.txt", "--data", "breast-cancer"), "a row number or hash per line"),
-        (("--members", "breast-cancer", "--non-members", "breast-cancer", "--attack", "lira"), "must know how"),
-        (("--members", "breast-cancer", "--non-members", "breast-cancer", "--attack", "lire"), "Did you mean 'lira'"),
+        (("--members", "breast-cancer", "--non-members", "breast-cancer", "--method", "lira"), "must know how"),
+        (("--members", "breast-cancer", "--non-members", "breast-cancer", "--method", "lire"), "Did you mean 'lira'"),
     ],
 )
 def test_what_cannot_be_done_is_said(

@@ -41,8 +41,9 @@ SYNONYMS = {
 # The same words wherever a verb has the option itself, but for these verbs, in which the thing is a narrower one.
 SAME = {
     "--again": (), "--arguments": (), "--batch-size": (), "--bounds": (), "--cache": (), "--classes": (),
-    "--config": (), "--data": ("certify verify", "govern demo", "govern draft", "govern serve"), "--device": (),
-    "--engine": (), "--epochs": (), "--guarantee": (), "--ignore": (), "--input-shape": (), "--label": (),
+    "--config": (), "--data": ("certify verify", "govern demo", "govern draft", "govern serve", "privacy"),
+    "--device": (),
+    "--engine": (), "--epochs": ("privacy",), "--guarantee": (), "--ignore": (), "--input-shape": (), "--label": (),
     "--mean": (), "--missing": (), "--norm": (), "--patience": (), "--processes": (), "--radius": (), "--seed": (),
     "--std": (), "--text": (), "--tokenizer": (), "--train": (), "--weights": ("certify verify",),
 }  # fmt: skip
@@ -66,6 +67,7 @@ OF_THE_VERB = [
     "--learning-rate",
     "--method",
     "--name",
+    "--optimizer",
     "--part",
     "--price",
     "--purpose",

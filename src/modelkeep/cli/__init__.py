@@ -40,7 +40,7 @@ app.command(cls=method_command("explainer", "integrated-gradients", without=("ca
 app.command(cls=AttackCommand)(attack)
 app.command(cls=HardenCommand)(harden)
 app.command(cls=method_command("mitigation", "experts", selectors=("--mitigate",)))(bias)
-app.command(cls=method_command("membership", "rmia", selectors=("--attack",)))(privacy)
+app.command(cls=method_command("membership", "rmia"))(privacy)
 app.command(cls=ExtractCommand)(extract)
 app.command()(complete)
 app.command()(methods)

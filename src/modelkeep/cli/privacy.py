@@ -37,14 +37,14 @@ def privacy(
     hold_out: Annotated[
         str | None, typer.Option(help="The attacker's own records; by default half of the non-members.")
     ] = None,
-    attack: Annotated[
+    method: Annotated[
         str | None, typer.Option(help="One attack of `modelkeep methods membership`; by default several.")
     ] = None,
     record: Annotated[str | None, typer.Option(help="Is this member exposed? Its row number, or its hash.")] = None,
     epochs: Annotated[
         int | None, typer.Option(help="For attacks that train networks like the model.", rich_help_panel=_RECIPE)
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Records per step.", rich_help_panel=_RECIPE)] = 128,
+    batch_size: Annotated[int, typer.Option(help="Examples per update.", rich_help_panel=_RECIPE)] = 128,
     learning_rate: Annotated[float, typer.Option(help="The step size.", rich_help_panel=_RECIPE)] = 1e-3,
     optimizer: Annotated[
         Literal["adam", "sgd"], typer.Option(help="SGD has Nesterov momentum 0.9.", rich_help_panel=_RECIPE)
@@ -69,6 +69,7 @@ def privacy(
     """
     from rich.console import Console
 
+    from modelkeep.cli.checks import check_out
     from modelkeep.cli.method_options import make_method
     from modelkeep.cli.output import show_files
     from modelkeep.core import progress
@@ -77,6 +78,7 @@ def privacy(
     from modelkeep.privacy.records import find_records
     from modelkeep.report import measure_privacy, privacy_page
 
+    check_out(out)
     if data is not None:
         loaded, everything = model_and_data(model, data, options)
         inside, others = _parts(everything, members, non_members)
@@ -88,7 +90,7 @@ def privacy(
         others, known = others.split(0.5, 0.5, seed=seed)
     recipe = _recipe(epochs, batch_size, learning_rate, optimizer, weight_decay)
     attacks: list[MembershipAttack]
-    if attack is not None:
+    if method is not None:
         attacks = [make_method(context)]
     else:
         names = QUICK + (WITH_SHADOWS if recipe is not None else ())

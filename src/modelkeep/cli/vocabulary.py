@@ -11,6 +11,7 @@ _OLD = {
     "extract": {"--attack": "--method"},
     "govern advise": {"--batch": "--batch-size"},
     "harden": {"--eps": "--radius"},
+    "privacy": {"--attack": "--method"},
     "study export": {"--output": "--out"},
 }
 

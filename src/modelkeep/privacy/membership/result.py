@@ -70,7 +70,7 @@ class Membership(Result, kind="membership"):
         p = self.provenance
         if p.method is None:
             return ""
-        verb = f"modelkeep privacy MODEL --members MEMBERS --non-members NON_MEMBERS --attack {p.method.split('/')[-1]}"
+        verb = f"modelkeep privacy MODEL --members MEMBERS --non-members NON_MEMBERS --method {p.method.split('/')[-1]}"
         return " ".join(filter(None, [verb, p.options, f"--seed {p.seed}"]))
 
     @property
