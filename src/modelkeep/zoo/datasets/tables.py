@@ -195,7 +195,8 @@ def _choices(form: str) -> str:
     """What can be done with missing values; `form` is how the choice is written."""
     return (
         f"{form.format('indicate')} keeps the rows and adds a feature that says where a value is missing, "
-        f"{form.format('fill')} puts the mean or the most frequent text there, {form.format('drop')} leaves the rows out."
+        f"{form.format('fill')} puts the mean or the most frequent text there, "
+        f"{form.format('drop')} leaves the rows out."
     )
 
 
