@@ -1,4 +1,4 @@
-"""Shadow models as a stack against a loop, and RMIA against ART's black-box attack on the same target.
+"""Shadow models as a stack against a loop, RMIA against ART's black-box attack, and a private step against Opacus's.
 
 The target and its 16 shadows learn digits with a tenth of the labels wrong: such a network has something to hide. The
 loop trains the same networks one after the other; `stack_error` is the largest difference of a weight between the two.
@@ -16,6 +16,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
+from _dp_sgd import measure
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model, datasets
 from modelkeep.privacy import RMIA, Knowledge, LiRA, Loss
@@ -123,6 +124,7 @@ def main() -> None:
     }
     art = art_auc(target, members, non_members, knowledge, options.seed)
     figures = {
+        **measure(options.seed),
         "stacked_speedup_mlp": speed_mlp,
         "stacked_speedup_cnn": speed_cnn,
         "stack_error": max(error_mlp, error_cnn),
