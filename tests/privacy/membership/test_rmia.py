@@ -14,7 +14,7 @@ def test_the_count_of_the_paper_grows_with_the_continuous_ratio(world: World) ->
     trained = world.knowledge.shadows("rmia", world.model, held, 4, 0)
     own = attack.log_ratio(world.model, world.members, trained, None)
     population = attack.log_ratio(world.model, held, trained, trained.inside)
-    for gamma in (1.0, 2.0):  # eq. 4: the share of z with ratio(x) / ratio(z) >= γ
+    for gamma in (1.0, 2.0):  # the share of z with ratio(x) / ratio(z) >= γ
         count = ((own[:, None] - population).exp() >= gamma).double().mean(dim=1)
         order = own.argsort()
         assert (count[order].diff() >= 0).all()

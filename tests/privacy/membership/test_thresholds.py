@@ -17,7 +17,7 @@ LABELS = torch.tensor([0, 2, 1])
 
 
 def test_the_advantage_of_naive_is_the_gap_of_the_accuracies(world: World) -> None:
-    """Yeom2018, theorem 2, in its simplest form."""
+    """As Yeom2018 has it."""
     found = Naive()(world.model, world.members, world.non_members, world.knowledge)
     inside, outside = (
         float((world.model.predict(part.x) == part.y).double().mean()) for part in (world.members, world.non_members)

@@ -1,8 +1,8 @@
 """Table 8.6: white-box membership attacks on Gaussian data, beside the omniscient attack and what theory says of it.
 
-The stopping rule was fixed beforehand: `EPOCHS` epochs, for targets, proxies and shadows alike. (Longer training lifts
-naive and lowers bayesian-wb, so it must not be chosen by the outcome.) Batch size, momentum and the meaning of "decay"
-are not in the thesis; here they are 32, 0.9 and weight decay.
+The stopping rule was fixed beforehand: `EPOCHS` epochs, for targets, proxies and shadows alike. In a prototype, longer
+training lifted naive and lowered bayesian-wb, so it must not be chosen by the outcome. Batch size, momentum and the
+meaning of "decay" are not in the thesis; here they are 32, 0.9 and weight decay.
 """
 
 from __future__ import annotations

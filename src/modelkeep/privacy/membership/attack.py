@@ -76,7 +76,7 @@ def of_label(values: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def log_odds(probs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """log(p / (1 - p)) of the record's own class, which is nearly Gaussian over models (Carlini2022, section V-A).
+    """log(p / (1 - p)) of the record's own class, which is nearly Gaussian over models (Carlini2022).
 
     1 - p is the sum of the others, which keeps its digits where p is nearly 1.
     """

@@ -12,7 +12,7 @@ from modelkeep.training.batches import derive_seed
 
 BATCH = 64
 RATE = 1e-2
-"""The thesis says Adam, and no rate. With 1e-3 the displacement of nn-wb is far from its end after 32 epochs."""
+"""The thesis says Adam, and no rate. With 1e-3, nn-wb was as accurate (table 8.6, n = 400, one seed)."""
 
 
 def train_classifier(module: nn.Module, x: torch.Tensor, inside: torch.Tensor, epochs: int, seed: int) -> Model:

@@ -14,7 +14,7 @@ from modelkeep.privacy.membership.attack import MembershipAttack, log_odds, prob
 from modelkeep.privacy.membership.knowledge import Knowledge
 
 OWN_VARIANCE = 64
-"""With fewer shadows, all records share one variance: that of a few numbers is too uncertain (Carlini2022, fig. 11)."""
+"""With fewer shadows, all records share one variance: that of a few numbers is too uncertain (Carlini2022)."""
 _LEAST = 1e-6
 
 

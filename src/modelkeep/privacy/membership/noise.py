@@ -16,7 +16,7 @@ from modelkeep.privacy.membership.thresholds import medians
 from modelkeep.training.batches import derive_seed
 
 
-@declare("membership", "noise", access="labels", paper="Choquette2021, section 3.3")
+@declare("membership", "noise", access="labels", paper="Choquette2021")
 class Noise(MembershipAttack):
     """How often the label is right on noisy copies of the record; only labels are seen.
 

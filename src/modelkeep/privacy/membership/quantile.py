@@ -35,7 +35,7 @@ class _Likelihood:
         return (((wanted - mean) / spread) ** 2 / 2 + spread.log()).mean()
 
 
-@declare("membership", "quantile", access="scores", paper="Bertran2023, section 3")
+@declare("membership", "quantile", access="scores", paper="Bertran2023")
 class Quantile(MembershipAttack):
     """By how many standard deviations the log odds are above what a regression expects of a non-member.
 

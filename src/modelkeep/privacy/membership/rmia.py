@@ -16,7 +16,7 @@ from modelkeep.privacy.shadows import Shadows
 _TINY = 1e-30
 
 
-@declare("membership", "rmia", access="scores", paper="Zarifzadeh2024, eq. 4 and 9")
+@declare("membership", "rmia", access="scores", paper="Zarifzadeh2024")
 class RMIA(MembershipAttack):
     """The ratio p(x | θ) / p(x), beside that of the hold-out records.
 

@@ -107,9 +107,9 @@ class Decision:
 def decide(members: Array, non_members: Array) -> Decision:
     """The advantage TPR - FPR, and what follows from it.
 
-    The interval of the difference is made of the two exact ones (Newcombe1998, method 10). That of the precision,
-    which is TPR / (TPR + FPR) and by definition 1/2 where no record is accused, holds for any pair of rates in their
-    97.5 % intervals.
+    The interval of the difference is made of the two exact ones by squares, as Newcombe1998 makes it of Wilson's. The
+    precision is TPR / (TPR + FPR), and by definition 1/2 where no record is accused. Its interval holds for any pair of
+    rates in their 97.5 % intervals.
     """
     m, n = len(members), len(non_members)
     true, false = Estimate.rate(int((members > 0).sum()), m), Estimate.rate(int((non_members > 0).sum()), n)

@@ -16,7 +16,7 @@ from modelkeep.privacy.membership.knowledge import Knowledge
 from modelkeep.training.batches import derive_seed
 
 HIDDEN = 64
-"""As in Shokri2017, section VI-E."""
+"""As in Shokri2017."""
 
 
 @declare("membership", "shadow-bb", access="scores", paper="Shokri2017; Leino2022, section 8.3.3")

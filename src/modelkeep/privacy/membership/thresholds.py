@@ -66,7 +66,7 @@ class Loss(_Threshold):
         return -torch.log1p(probs.scatter(1, y[:, None], 0.0).sum(dim=1) / own)
 
 
-@declare("membership", "entropy", access="scores", paper="Song2021, eq. 6")
+@declare("membership", "entropy", access="scores", paper="Song2021")
 class Entropy(_Threshold):
     """A record is a member where the model's answer has a low entropy; the label is not looked at."""
 
@@ -75,7 +75,7 @@ class Entropy(_Threshold):
         return torch.xlogy(probs, probs).sum(dim=1)
 
 
-@declare("membership", "modified-entropy", access="scores", paper="Song2021, eq. 8")
+@declare("membership", "modified-entropy", access="scores", paper="Song2021")
 class ModifiedEntropy(_Threshold):
     """A record is a member where the model's answer is certain and right."""
 
