@@ -52,7 +52,7 @@ def test_a_budget_is_refused_before_anything_is_asked(victim: Model, halves: tup
 def test_logits_are_not_taken_for_probabilities(victim: Model, halves: tuple[Data, Data], test_digits: Data) -> None:
     """What gives a copy at the level of chance elsewhere, without a word."""
     wrong = Asked(victim.logits, input_shape=(1, 8, 8), classes=10, returns="probabilities")
-    with pytest.raises(PredictionError, match=r"these are no probabilities\. If they are logits, say so"):
+    with pytest.raises(PredictionError, match=r"these are not probabilities\. If they are logits, say so"):
         Extract(halves[1], Knockoff(60))(wrong, test_digits, seed=0)
     right = Asked(victim.logits, input_shape=(1, 8, 8), classes=10, returns="logits")
     torch.testing.assert_close(right.probs(test_digits.x), Scores(victim).probs(test_digits.x))

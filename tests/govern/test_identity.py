@@ -190,21 +190,21 @@ FORGERIES: dict[str, tuple[Forgery, str]] = {
         lambda alice, bob, _: {"public_key": alice.public_key.upper()},
         "is of another key",
     ),
-    "another name": (lambda alice, bob, _: {"name": "eve"}, "The certificate of 'eve' names somebody else: 'alice'"),
+    "another name": (lambda alice, bob, _: {"name": "eve"}, "The certificate of 'eve' names another party: 'alice'"),
     "a path as a name": (lambda alice, bob, _: {"name": "../alice"}, "The name of a party is"),
-    "certificate names somebody else": (
+    "certificate names another party": (
         lambda alice, bob, eve: {
             "public_key": eve.public_key().public_bytes_raw().hex(),
             "certificate": certificate(eve, "bob", "bob"),
         },
-        "The certificate of 'alice' names somebody else: 'bob', 'bob'",
+        "The certificate of 'alice' names another party: 'bob', 'bob'",
     ),
-    "certificate names somebody else too": (
+    "certificate names another party too": (
         lambda alice, bob, eve: {
             "public_key": eve.public_key().public_bytes_raw().hex(),
             "certificate": certificate(eve, "alice", "alice", "bob"),
         },
-        "names somebody else: 'alice', 'alice', 'bob'",
+        "names another party: 'alice', 'alice', 'bob'",
     ),
     "certificate without alternative name": (
         lambda alice, bob, eve: {

@@ -74,7 +74,7 @@ def _planted_finding(suspects: list[Suspect]) -> Finding:
         title=f"A mark at {worst.region.name} stands in for '{worst.name}'",
         measured=_effect(worst) + _also(suspects),
         meaning="No other class comes near this content, and the model goes by it. Where the mark is missing, or "
-        "somebody adds it, it may be wrong.",
+        "an attacker adds it, it may be wrong.",
         remedy=f"Look at that place in the training examples of '{worst.name}': a watermark, a frame, a poisoned "
         "sample? Remove or cover it, train again, and measure on data without it.",
         taxonomy=TAXONOMY,
@@ -89,7 +89,7 @@ def _decisive_finding(suspects: list[Suspect]) -> Finding:
         name, severity, title = "one-feature", "low", f"The feature {worst.region.name} alone decides"
         meaning = (
             "A measurement may rightly decide alone. It is a leak if it is only known once the answer is, and a "
-            "weakness if somebody can choose it."
+            "weakness if an attacker can choose it."
         )
         remedy = "Ask whether it is known, and can be trusted, at the time of the answer. If not, train without it."
     else:

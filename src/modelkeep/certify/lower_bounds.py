@@ -63,7 +63,7 @@ class LipschitzSearch:
     steps: int = setting("Of each ascent.", default=100, at_least=1)
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> LipschitzBelow:
-        ball = Ball(self.norm, self.local_radius)  # refuses what is no norm or radius
+        ball = Ball(self.norm, self.local_radius)  # refuses what is not a norm or a radius
         model.require_fit(data)
         with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
             model.logits(data.x[:_STARTS])  # refuses weights and examples that cannot be used

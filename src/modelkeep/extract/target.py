@@ -67,7 +67,7 @@ class Asked:
     >>> scaled = Asked(lambda x: 5 * x, input_shape=(3,), classes=3, returns="probabilities")
     >>> scaled.probs(torch.ones(1, 3))  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    PredictionError: Row 0 of 1 sums to 15, so these are no probabilities. If they are logits, say so.
+    PredictionError: Row 0 of 1 sums to 15, so these are not probabilities. If they are logits, say so.
     """
 
     def __init__(
@@ -118,6 +118,6 @@ def probabilities(answers: torch.Tensor, shape: tuple[int, int], returns: Return
         worst = answers[row]
         what = f"holds {float(worst.min()):.3g}" if worst.min() < 0 else f"sums to {float(worst.sum()):.3g}"
         raise PredictionError(
-            f"Row {row} of {len(answers)} {what}, so these are no probabilities. If they are logits, say so."
+            f"Row {row} of {len(answers)} {what}, so these are not probabilities. If they are logits, say so."
         )
     return (answers / answers.sum(dim=1, keepdim=True)).float()

@@ -82,7 +82,7 @@ class Folder:
                 f"Another process works in '{self.path}'. A party is one process: end that one, or wait for it."
             ) from error
         except OSError as error:
-            raise GovernError(f"Nobody can work in '{self.path}': {error.strerror}.") from error
+            raise GovernError(f"'{self.path}' cannot be locked: {error.strerror}.") from error
         try:
             yield
         finally:

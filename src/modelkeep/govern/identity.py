@@ -194,4 +194,4 @@ def _require_certificate(text: str, name: str, public_key: str) -> None:
             f"The certificate of '{name}' is of another key ({certified}) than the one named ({public_key})."
         )
     if names != [name, name]:
-        raise InputError(f"The certificate of '{name}' names somebody else: {', '.join(map(repr, names))}.")
+        raise InputError(f"The certificate of '{name}' names another party: {', '.join(map(repr, names))}.")

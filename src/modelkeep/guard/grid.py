@@ -20,7 +20,7 @@ BITS = 24
 ONE = 1 << BITS  # the units that the confidences of a prediction sum to
 
 Units = NDArray[np.int32]  # (n, classes); every row sums to ONE, and its largest entry stands strictly above the others
-OFF = 1e-2  # confidences that sum to one only within this are no softmax of any float type
+OFF = 1e-2  # confidences that sum to one only within this are not a softmax of any float type
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ def snap(predictions: NDArray[Any]) -> Predictions:
     (array([[0.25, 0.25, 0.5 ]]), array([2]), array([0]))
     >>> snap(np.array([[0.1, float("nan")]]))
     Traceback (most recent call last):
-    modelkeep.core.errors.PredictionError: Prediction 0 of 1 holds NaN or infinity, so it is no answer.
+    modelkeep.core.errors.PredictionError: Prediction 0 of 1 holds NaN or infinity, so it is not an answer.
     """
     given = np.ascontiguousarray(predictions, dtype=np.float64)
     if given.ndim != 2 or given.shape[1] < 2:
@@ -71,7 +71,7 @@ def snap(predictions: NDArray[Any]) -> Predictions:
             "holds a negative confidence",
             f"sums to {given[row].sum():.6g} and not to 1 (are these logits? declare them as such)",
         )[wrong - 1]
-        raise PredictionError(f"Prediction {row} of {len(given)} {reason}, so it is no answer.")
+        raise PredictionError(f"Prediction {row} of {len(given)} {reason}, so it is not an answer.")
     return Predictions(units, labels, spent)
 
 

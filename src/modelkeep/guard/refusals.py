@@ -94,7 +94,7 @@ class Unavailable(Refusal):
 
 
 class BadUpstream(Refusal):
-    """The model gave something that is no prediction; none of it is in the sentence."""
+    """The model did not give a prediction; nothing of what it gave is in the sentence."""
 
     status = HTTPStatus.BAD_GATEWAY.value
     code = "UNAVAILABLE"  # what gRPC makes of a 502

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
@@ -43,9 +43,12 @@ class Setting:
 class DefenceMaker:
     """Makes a defence of a model; a declared subclass is compared by `modelkeep harden --compare`."""
 
+    needs: ClassVar[Literal["any inputs", "pictures", "pictures within bounds"]] = "any inputs"
+
     def fits(self, model: Model) -> bool:
         """Whether it can be made of this model."""
-        return True
+        pictures = self.needs == "any inputs" or len(model.input_shape) == 3
+        return pictures and (self.needs != "pictures within bounds" or model.bounds is not None)
 
     def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The defence, of a copy of the model."""
@@ -89,10 +92,6 @@ def _train(method: Method, model: Model, setting: Setting) -> DefendedModel:
     return DefendedModel(trained)
 
 
-def _are_pictures(model: Model) -> bool:
-    return len(model.input_shape) == 3
-
-
 def _bounds(model: Model) -> tuple[float, float]:
     if model.bounds is None:
         raise InputError("This defence works within the bounds of the inputs, and the model has none.")
@@ -115,9 +114,11 @@ class RandomDefence(DefenceMaker):
 class DenoisingDefence(DefenceMaker):
     """A denoising block after the last feature map, and PGD training."""
 
+    needs = "pictures"
+
     def fits(self, model: Model) -> bool:
         """Whether it has a feature map."""
-        return _are_pictures(model) and last_feature_map(model) is not None
+        return super().fits(model) and last_feature_map(model) is not None
 
     def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The network with the block, trained."""
@@ -143,11 +144,8 @@ class AutoencoderDefence(DefenceMaker):
 class JpegDefence(DefenceMaker):
     """JPEG compression of the input."""
 
+    needs = "pictures within bounds"
     quality: int = setting("As in image files.", default=50, at_least=1, at_most=100)
-
-    def fits(self, model: Model) -> bool:
-        """Whether the inputs are pictures within bounds."""
-        return _are_pictures(model) and model.bounds is not None
 
     def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The compression in front, and straight through it for the attacker."""
@@ -158,11 +156,8 @@ class JpegDefence(DefenceMaker):
 class BitDepthDefence(DefenceMaker):
     """Values of the input rounded to few levels."""
 
+    needs = "pictures within bounds"
     bits: int = setting("2^bits levels.", default=3, at_least=1, at_most=16)
-
-    def fits(self, model: Model) -> bool:
-        """Whether the inputs are pictures within bounds."""
-        return _are_pictures(model) and model.bounds is not None
 
     def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The rounding in front, and straight through it for the attacker."""
@@ -173,11 +168,8 @@ class BitDepthDefence(DefenceMaker):
 class MedianDefence(DefenceMaker):
     """The median of the pixels around each pixel."""
 
+    needs = "pictures"
     size: int = setting("The side of the window, in pixels.", default=2, at_least=2)
-
-    def fits(self, model: Model) -> bool:
-        """Whether the inputs are pictures."""
-        return _are_pictures(model)
 
     def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The median in front; it has a gradient."""
@@ -188,11 +180,8 @@ class MedianDefence(DefenceMaker):
 class FoveationDefence(DefenceMaker):
     """Only the middle of the picture, at full size."""
 
+    needs = "pictures"
     share: float = setting("Of each side.", default=0.8, above=0, at_most=1)
-
-    def fits(self, model: Model) -> bool:
-        """Whether the inputs are pictures."""
-        return _are_pictures(model)
 
     def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The crop in front; it has a gradient."""
@@ -203,11 +192,8 @@ class FoveationDefence(DefenceMaker):
 class RandomResizingDefence(RandomDefence):
     """The picture at a random size and place."""
 
+    needs = "pictures"
     smallest: float = setting("The smallest share of its size.", default=0.8, above=0, at_most=1)
-
-    def fits(self, model: Model) -> bool:
-        """Whether the inputs are pictures."""
-        return _are_pictures(model)
 
     def make(self, model: Model, setting: Setting) -> DefendedModel:
         """The resizing in front, and its mean for the attacker."""

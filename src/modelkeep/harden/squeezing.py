@@ -74,7 +74,7 @@ def feature_squeezing(
     """
     if squeezers is None:
         if model.bounds is None or len(model.input_shape) != 3:
-            raise bad_parameter("feature_squeezing", "squeezers", "given for inputs that are no bounded images", None)
+            raise bad_parameter("feature_squeezing", "squeezers", "given for inputs that are not bounded images", None)
         squeezers = (BitDepth(1, model.bounds), MedianSmoothing(2))
     if not squeezers:
         raise bad_parameter("feature_squeezing", "squeezers", "one or more modules", squeezers)

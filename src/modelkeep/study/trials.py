@@ -20,7 +20,7 @@ from modelkeep.study.names import find_home, home_of, name_at
 class Trial:
     """The call `function(seed=seed, **parameters)` of the function that has this `name` and `version`.
 
-    `home` is where the function stands, `package.module:function`. It is no part of the identity, nor is the code: the
+    `home` is where the function stands, `package.module:function`. It is not part of the identity, nor is the code: the
     function may move, and an edit of it does not make another trial. The ledger keeps the hashes of the code beside
     each result instead, see `modelkeep.study.closure`.
 

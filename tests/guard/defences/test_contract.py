@@ -14,19 +14,10 @@ from torch import nn
 
 from guard.predictions import Raw, exact_distance, exactly, raw_predictions
 from modelkeep import Model
+from modelkeep.core.method import options_of
+from modelkeep.core.registry import Declaration, declarations
 from modelkeep.guard.defence import Defence
-from modelkeep.guard.defences import (
-    MAD,
-    AdaptiveMisinformation,
-    Centroids,
-    ModelGuardS,
-    ModelGuardW,
-    NoDefence,
-    ReverseSigmoid,
-    Rounding,
-    TopOne,
-    Unordered,
-)
+from modelkeep.guard.defences import Centroids
 from modelkeep.guard.grid import ONE, Predictions, snap
 
 
@@ -42,20 +33,37 @@ def owners(classes: int) -> np.ndarray[Any, np.dtype[np.int32]]:
     return snap(np.random.default_rng(classes).dirichlet(np.ones(classes), 5)).units
 
 
-DEFENCES: dict[str, Callable[[int, float], Defence]] = {
-    "none": lambda classes, epsilon: NoDefence(),
-    "top-1": lambda classes, epsilon: TopOne(),
-    "rounding": lambda classes, epsilon: Rounding(1),
-    "rounding to 6": lambda classes, epsilon: Rounding(6),
-    "reverse sigmoid": lambda classes, epsilon: ReverseSigmoid(0.7, epsilon=epsilon),
-    "reverse sigmoid, strong": lambda classes, epsilon: ReverseSigmoid(5.0, epsilon=epsilon),
-    "mad": lambda classes, epsilon: MAD(network(classes), epsilon, exact=3),
-    "adaptive misinformation": lambda classes, epsilon: AdaptiveMisinformation(0.8, network(classes)),
-    "modelguard-w": lambda classes, epsilon: ModelGuardW(epsilon),
-    "modelguard-s": lambda classes, epsilon: ModelGuardS(epsilon),
-    "modelguard-s, secret": lambda classes, epsilon: ModelGuardS(epsilon, secret=b"only for the test"),
-    "modelguard-s, seeded": lambda classes, epsilon: ModelGuardS(epsilon, seeded=owners(classes)),
-    "unordered": lambda classes, epsilon: Unordered(epsilon),
+Settings = dict[str, Any]
+# What differs from the defaults: one variant of a defence for each. A newly declared defence is tested as it comes.
+VARIANTS: dict[str, dict[str, Callable[[int], Settings]]] = {
+    "rounding": {"": lambda classes: {}, "to 6": lambda classes: {"decimals": 6}},
+    "reverse-sigmoid": {"": lambda classes: {"beta": 0.7}, "strong": lambda classes: {"beta": 5.0}},
+    "mad": {"": lambda classes: {"surrogate": network(classes), "exact": 3}},
+    "adaptive-misinformation": {"": lambda classes: {"threshold": 0.8, "misinformation": network(classes)}},
+    "modelguard-s": {
+        "": lambda classes: {},
+        "secret": lambda classes: {"secret": b"only for the test"},
+        "seeded": lambda classes: {"seeded": owners(classes)},
+    },
+}
+
+
+def maker(declared: Declaration, given: Callable[[int], Settings]) -> Callable[[int, float], Defence]:
+    """The declared defence for a number of classes and a budget, where it has one."""
+
+    def make(classes: int, epsilon: float) -> Defence:
+        kind = declared.load()
+        budget = {"epsilon": epsilon} if any(option.name == "epsilon" for option in options_of(kind)) else {}
+        made: Defence = kind(**given(classes), **budget)
+        return made
+
+    return make
+
+
+DEFENCES = {
+    f"{name} {variant}".strip(): maker(declared, given)
+    for name, declared in declarations("guard").items()
+    for variant, given in VARIANTS.get(name, {"": lambda classes: {}}).items()
 }
 each_defence = pytest.mark.parametrize("make", DEFENCES.values(), ids=list(DEFENCES))
 budgets = st.sampled_from([0.0, 1e-7, 2.0**-22, 0.01, 0.5, 1.0, 1.3, 2.0])

@@ -62,10 +62,10 @@ def test_what_is_left_out_has_safe_values() -> None:
         ({**MODEL, "server": {"port": "x"}}, "Got 'x'."),
         ({**MODEL, "server": {"port": 80, "grpc_port": 80}}, "port and grpc_port must differ"),
         ({**MODEL, "server": {"tls_key": "k"}}, "tls_certificate and tls_key belong together"),
-        ({**MODEL, "server": {"prot": 1}}, "server.prot is no setting. Did you mean 'port'?"),
-        ({**MODEL, "sever": {}}, "sever is no setting. Did you mean 'server'?"),
-        ({**MODEL, "folder": "/"}, "folder is no setting."),
-        ({**MODEL, "_folder": "/"}, "_folder is no setting."),
+        ({**MODEL, "server": {"prot": 1}}, "server.prot is not a setting. Did you mean 'port'?"),
+        ({**MODEL, "sever": {}}, "sever is not a setting. Did you mean 'server'?"),
+        ({**MODEL, "folder": "/"}, "folder is not a setting."),
+        ({**MODEL, "_folder": "/"}, "_folder is not a setting."),
         ({**MODEL, "defence": {}}, "defence.name is missing. It must be one of mad, adaptive"),
         ({**MODEL, "defence": {"name": "best"}}, "top-1, unordered. Got 'best'."),
         ({**MODEL, "defence": {"name": 3}}, "Got 3."),
@@ -74,7 +74,7 @@ def test_what_is_left_out_has_safe_values() -> None:
             "defence.surrogate is missing: The thief's network with random weights",
         ),
         ({**MODEL, "defence": {"name": "adaptive-misinformation", "threshold": 0.5}}, "Give the path of its file."),
-        ({**MODEL, "defence": {"name": "none", "epsilon": 1}}, "defence.epsilon is no setting."),
+        ({**MODEL, "defence": {"name": "none", "epsilon": 1}}, "defence.epsilon is not a setting."),
         ({**MODEL, "defence": {"name": "modelguard-w", "epsilon": 3}}, "defence.epsilon must be less than"),
         ({**MODEL, "defence": {"name": "reverse-sigmoid"}}, "defence.beta is missing: How strongly"),
         ({**MODEL, "defence": {"name": "top1", "noise": 0.5}}, "defence.noise must be less than 0.1. Got 0.5."),
@@ -96,7 +96,7 @@ def test_all_errors_come_at_once() -> None:
         {"server": {"port": 0.5}, "defence": {"name": "modelguard-s", "epsilon": -1}, "store": {"url": "x"}, "y": 1}
     )
     assert message.startswith("guard.toml has 5 errors:")
-    for key in ("server.port", "model is missing", "defence.epsilon", "store.url", "y is no setting"):
+    for key in ("server.port", "model is missing", "defence.epsilon", "store.url", "y is not a setting"):
         assert key in message
 
 

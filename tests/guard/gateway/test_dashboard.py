@@ -210,7 +210,7 @@ def test_numbers_appear_and_change_in_a_browser(dashboard: Dashboard, tmp_path: 
 def test_what_is_no_curve_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "curve.json"
     path.write_text(text)
-    with pytest.raises(GuardError, match=r"is no fidelity curve"):
+    with pytest.raises(GuardError, match=r"is not a fidelity curve"):
         Fidelity.read(path)
 
 

@@ -19,7 +19,7 @@ from modelkeep.core.norms import Ball, per_example
 class Square(BoundedAttack):
     """Random squares, kept where they help.
 
-    A change is proposed in a random square of each image (in a random set of values where inputs are no images) and
+    A change is proposed in a random square of each image (in a random set of values where inputs are not images) and
     kept if it brings the wanted answer nearer. It needs no gradient, so it also finds what masked gradients hide.
     """
 

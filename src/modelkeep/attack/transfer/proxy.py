@@ -55,7 +55,7 @@ class Proxy:
             return ("the target gave one and the same answer to every held-out question: ask it about other inputs",)
         if self.agreement.low <= self.by_chance:
             return (
-                f"the proxy is no copy of the target: it agrees on {self.agreement.value:.0%} of the held-out "
+                f"the proxy is not a copy of the target: it agrees on {self.agreement.value:.0%} of the held-out "
                 f"questions, and always giving the most frequent answer on {self.by_chance:.0%}",
             )
         if self.agreement.value < 0.8:

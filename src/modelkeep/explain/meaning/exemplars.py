@@ -63,7 +63,7 @@ class Exemplars(Result, kind="exemplars"):
         return rows
 
     def draw(self) -> Figure:
-        """The examples of each unit in a row; of inputs that are no pictures, how active each unit is over the data."""
+        """The examples of each unit in a row; where inputs are not pictures, how active each unit is."""
         from modelkeep.core import plots
 
         if self.inputs.ndim != 5 or self.inputs.shape[2] not in (1, 3):

@@ -72,7 +72,7 @@ def kinks(ask: Callable[[Array], Array], reach: float, noise: float, most: int) 
         for i, cell in enumerate(cells):
             refined += [next(parts), next(parts)] if i in split else [cell]
         cells = refined
-    raise Unrecoverable("its logits jump or bend on every scale: it is no ReLU network, or its answers are guarded")
+    raise Unrecoverable("its logits jump or bend on every scale: it is not a ReLU network, or its answers are guarded")
 
 
 def _cells(ask: Callable[[Array], Array], low: Array, high: Array) -> list[_Cell]:

@@ -108,7 +108,7 @@ class Agreement:
                 f"Got {len(self.holders)} holders: {', '.join(self.holders)}."
             )
         if len(set(self.holders)) == 1:
-            raise InputError(f"All pieces are with '{self.holders[0]}', who then needs nobody's consent.")
+            raise InputError(f"All pieces are with '{self.holders[0]}', who then needs no other party's consent.")
         if self.data.rows != self.labels.rows:
             raise InputError(f"There are {self.data.rows} rows of data, but {self.labels.rows} labels.")
         holding = (*self.holders, self.data.holder, self.labels.holder)
@@ -223,7 +223,7 @@ class Agreement:
         table.add_column(style="bold")
         table.add_column(overflow="fold")
         for row in self.summary():
-            table.add_row(*map(Text, row))  # plain: what others wrote is no markup
+            table.add_row(*map(Text, row))  # plain: what others wrote must not act as markup
         return table
 
 

@@ -97,8 +97,8 @@ class ConsentFile:
         """A withdrawal goes to the file that has the name; a process that still reads another one would not see it."""
         if self._of_path() != self._identity:
             raise GovernError(
-                f"The consents in '{self._path}' were moved, removed or replaced while they were in use, so nobody can "
-                "know what was withdrawn. Put the file back and start the party again."
+                f"The consents in '{self._path}' were moved, removed or replaced while they were in use, so it is not "
+                "known what was withdrawn. Put the file back and start the party again."
             )
 
     @contextmanager

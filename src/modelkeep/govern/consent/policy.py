@@ -77,7 +77,7 @@ class Policy:
             known = join_names(self.purposes) or "none"
             raise ConsentRefused(f"No consent to {of}: its purpose is not allowed. Purposes allowed: {known}.")
         if self.askers is not None and of.asker not in self.askers:
-            known = join_names(self.askers) or "nobody"
+            known = join_names(self.askers) or "no party"
             raise ConsentRefused(f"No consent to {of}: '{of.asker}' may not ask. Who may: {known}.")
         labels = None if of.purpose == "infer" and not of.labels else self.labels  # inference needs no labels
         for what, used, allowed in (("data", of.data, self.data), ("labels", of.labels, labels)):

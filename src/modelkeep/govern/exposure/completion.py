@@ -36,9 +36,7 @@ class Completing:
 
     def __post_init__(self) -> None:
         if self.recipe.steps is None:
-            raise bad_parameter(
-                "Completing", "recipe", "a recipe of so many steps, which are what is counted", "epochs"
-            )
+            raise bad_parameter("Completing", "recipe", "a recipe with `steps`, which are what is counted", "epochs")
         if self.runs < 1:
             raise bad_parameter("Completing", "runs", "at least 1", self.runs)
 

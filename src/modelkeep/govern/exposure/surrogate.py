@@ -31,7 +31,7 @@ def find_surrogate(
         mean_i (1 − cos(∇L_i, ∇L'_i)) + (0.1 · mean_i CE(y'_i, g'(z_i)) + KL(uniform ‖ mean_i y'_i)) / log C
 
     where ∇L'_i is the gradient of CE(y'_i, g'(z_i)) to z_i: ExPLoit's objective, with the cosine in place of the
-    distance, which few long gradients would rule. This is no training of a model on data (the labels are unknowns,
+    distance, which few long gradients would rule. No model is trained on data here (the labels are unknowns,
     too, and the loss is one of gradients), so the one training loop does not fit.
 
     Everything is first turned into the span of the largest principal directions of z and the gradients: outside of it

@@ -94,7 +94,7 @@ class CrossCheck:
             self.findings.add("agreement", party, number, f"{entry.of} ran under another agreement.")
         names = [consent.party for consent in entry.consents]
         if names != sorted(self.keys):
-            text = f"The consents are those of {', '.join(names) or 'nobody'}, not of {', '.join(sorted(self.keys))}."
+            text = f"The consents are those of {', '.join(names) or 'no party'}, not of {', '.join(sorted(self.keys))}."
             self.findings.add("consent", party, number, text)
         for consent in entry.consents:
             if consent.party in self.keys and not self._is_valid(entry, consent):

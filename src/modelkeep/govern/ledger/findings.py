@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal[
-    "unreadable",  # the file is no ledger, or not to the end
+    "unreadable",  # the file is not a ledger, or not to the end
     "identity",  # it is another party's ledger, or of another key than the agreement names
     "agreement",  # the agreement is not signed by all, or a pass was logged under another one
-    "damaged",  # a line is no entry or event
+    "damaged",  # a line is neither an entry nor an event
     "order",  # a number comes again, or comes too late
     "missing",  # a number is not there, though it must be
     "signature",  # an entry or event is not signed by its party

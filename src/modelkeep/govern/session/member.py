@@ -137,7 +137,7 @@ def answer_at_once(passes: PassParticipant, connection: Connection, message: Mes
         of = read_pass(message.header.get("pass", {}))
         if connection.peer != of.asker or connection.peer != passes.leader:
             raise WireError(
-                f"'{connection.peer}' asks for {of}, but the session is led by '{passes.leader or 'nobody'}'."
+                f"'{connection.peer}' asks for {of}, but the session is led by '{passes.leader or 'no party'}'."
             )
         answer_question(connection, message, {"consent": asdict(passes.consent(of))})
     except GovernError as error:

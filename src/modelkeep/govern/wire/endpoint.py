@@ -75,7 +75,7 @@ class Endpoint:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
             sock = socket.create_server((host, port), family=family, backlog=128)
         except OSError as error:
-            raise GovernError(f"Nobody can listen at {address}: {error}.") from error
+            raise GovernError(f"Listening at {address} is not possible: {error}.") from error
         return Listener(sock, lambda sock: Stream(sock, context, server_side=True), meet, self._on_refused)
 
     def _context(self, protocol: int, names: list[str]) -> ssl.SSLContext:

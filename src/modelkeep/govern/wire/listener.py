@@ -49,7 +49,7 @@ class Listener:
         try:
             connection = self._arrived.get(timeout=timeout)
         except Empty:
-            raise PartyUnavailable(f"Nobody connected to {self.address} in time.") from None
+            raise PartyUnavailable(f"No party connected to {self.address} in time.") from None
         if connection is None:
             self._arrived.put(None)  # for other threads that wait
             raise PartyUnavailable(f"The listener at {self.address} is closed.")

@@ -44,4 +44,4 @@ def _round(units: Units, labels: NDArray[np.int64], steps: int, answers: Units) 
         x = answers[row]
         apportion(units[row].astype(np.float64), ONE, steps, x, scratch)
         make_strict(x, labels[row])
-        apportion(x.astype(np.float64), steps, ONE, x, scratch)  # a step is no whole number of units
+        apportion(x.astype(np.float64), steps, ONE, x, scratch)  # a step is not a whole number of units

@@ -35,7 +35,7 @@ _REFUSALS = {
     413: "The request has more bytes or rows than the gateway takes at once.",
     429: "The rate or the budget of this key is used up.",
     500: "The gateway failed.",
-    502: "The model gave what is no prediction.",
+    502: "The model did not give a prediction.",
     503: "The store or the model cannot be reached now.",
 }
 

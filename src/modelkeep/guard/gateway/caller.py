@@ -139,13 +139,13 @@ class _Connection(asyncio.Protocol):
         self.heard = True
         self._size += len(data)
         if self._waiting is None or self._waiting.done() or self._size > self.most:
-            self._fail(f"the answer has more than {self.most} bytes, or nobody asked")
+            self._fail(f"the answer has more than {self.most} bytes, or it was not asked for")
             self.end()
             return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"that is no HTTP: {error}")
+            self._fail(f"that is not HTTP: {error}")
             self.end()
 
     # What the parser calls.

@@ -155,7 +155,7 @@ def parse_config(given: dict[str, Any], where: str, folder: Path) -> Config:
     Traceback (most recent call last):
     modelkeep.core.errors.GuardError: guard.toml has 2 errors:
       server.port must be greater than or equal to 1. Got 0.
-      server.prot is no setting. Did you mean 'port'? Allowed: host, port, grpc_port, tls_certificate, tls_key, max_body, drain_seconds.
+      server.prot is not a setting. Did you mean 'port'? Allowed: host, port, grpc_port, tls_certificate, tls_key, max_body, drain_seconds.
     """  # noqa: E501
     errors: list[str] = []
     table = given.get("defence", {"name": DEFAULT_DEFENCE})
@@ -199,7 +199,7 @@ def _sentence(error: Any, kind: type[Config]) -> str:
     if fault == "extra_forbidden":  # its value may be a secret, so it is not shown
         near = difflib.get_close_matches(str(place[-1]), keys, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        return f"{name} is no setting.{hint} Allowed: {', '.join(keys)}."
+        return f"{name} is not a setting.{hint} Allowed: {', '.join(keys)}."
     if fault == "missing":
         told = None if len(place) == 1 else _table(place, kind).model_fields[str(place[-1])].description
         return f"{name} is missing{'.' if told is None else f': {told}'}"

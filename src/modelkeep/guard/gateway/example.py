@@ -46,7 +46,7 @@ enabled = true                 # score principals by how much their queries look
 # data = "train.npz"           # your own data, to know queries from elsewhere by
 
 [dashboard]
-# fidelity_curve = "curve.json"   # as `modelkeep extract` wrote it: what a thief would have after so many queries
+# fidelity_curve = "curve.json"   # as `modelkeep extract` wrote it: what a thief would have after a number of queries
 """
 
 

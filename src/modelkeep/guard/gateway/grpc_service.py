@@ -1,6 +1,6 @@
 """The gateway's gRPC side: the same service behind the Open Inference Protocol's GRPCInferenceService.
 
-Messages are parsed here and not by grpc, whose answer to bytes that are no message would be an internal error.
+Messages are parsed here and not by grpc, whose answer to bytes that are not a message would be an internal error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the gateway counts, for Prometheus: a few microseconds per request, and nothing that tells about one query.
 
 Centroids, misses and distortion tell a thief how well it does, so the page needs the operator's key
-(`Principals.operator`), whoever asks: behind a proxy on the same machine, everybody comes from loopback.
+(`Principals.operator`): behind a proxy on the same machine, all requests come from loopback.
 """
 
 from __future__ import annotations

@@ -37,12 +37,12 @@ class Fidelity:
         except OSError as error:
             raise GuardError(f"The fidelity curve {path} cannot be read: {error.strerror}.") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise GuardError(f"{path} is no fidelity curve, which has 'queries' and 'fidelity': {error!r}.") from error
+            raise GuardError(f"{path} is not a fidelity curve with 'queries' and 'fidelity': {error!r}.") from error
         rising = all(a < b for a, b in zip(curve.queries, curve.queries[1:], strict=False))
         if not curve.queries or len(curve.queries) != len(curve.fidelity) or not rising:
-            raise GuardError(f"{path} is no fidelity curve: it needs as many fidelities as queries, which must rise.")
+            raise GuardError(f"{path} is not a fidelity curve: it needs a fidelity for each of rising queries.")
         if not all(0 <= value <= 1 for value in curve.fidelity):
-            raise GuardError(f"{path} is no fidelity curve: a fidelity lies between 0 and 1.")
+            raise GuardError(f"{path} is not a fidelity curve: a fidelity lies between 0 and 1.")
         return curve
 
     def after(self, queries: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _PREFIX = "mk_"  # so that people and secret scanners know one when they see it
 OPERATOR = "operator"  # the reserved principal: its key opens the metrics and the dashboard, and no model
 _ANONYMOUS = Principal("anonymous", queries=None, rate=None)
-_NOBODYS_KEY = bytes(32)  # stands for the hash of anonymous' key: no key is known whose SHA-256 this is
+_ANONYMOUS_KEY = bytes(32)  # stands for the hash of anonymous' key: no key is known whose SHA-256 this is
 KEEP = 2.0  # seconds that a lookup is believed: a revoked key is refused after that, in every replica
 _REFRESH = 1.0  # seconds after which it is looked up again in the background, so that no request waits for it
 _AHEAD = 0.25  # seconds of traffic that a lease is meant to cover
@@ -79,9 +79,9 @@ class Principals:
 
     async def admit(self, authorization: str | None) -> Principal:
         """Whose key the header or the gRPC metadatum `authorization` bears."""
-        principal = await self._whose(_NOBODYS_KEY if self.open else hash_key(_key(authorization)))
+        principal = await self._whose(_ANONYMOUS_KEY if self.open else hash_key(_key(authorization)))
         if principal is None or principal.revoked or principal.name == OPERATOR:
-            raise Unauthorised("This key is not known here, or it was revoked. Ask whoever runs this gateway for one.")
+            raise Unauthorised("This key is unknown or was revoked. Ask the operator of this gateway for one.")
         return principal
 
     async def operator(self, authorization: str | None) -> Principal:
@@ -143,7 +143,7 @@ class Principals:
 
     def _find(self, key: bytes) -> Principal | None:
         found = self.store.principal(key)
-        if found is None and key == _NOBODYS_KEY:  # only ever asked for where the gateway is open
+        if found is None and key == _ANONYMOUS_KEY:  # only ever asked for where the gateway is open
             self.store.admit(_ANONYMOUS, key)
             return _ANONYMOUS
         return found
@@ -223,7 +223,7 @@ def _too_many(principal: Principal, rows: int, purse: _Purse, now: float) -> Too
     if purse.spent or principal.rate is None:
         return TooMany(
             f"The budget of '{principal.name}' has {purse.left} queries left, and this request asks {rows}. "
-            "Waiting does not help: ask whoever runs this gateway for more."
+            "Waiting does not help: ask the operator of this gateway for more."
         )
     return TooMany(
         f"'{principal.name}' may ask {principal.rate:g} queries per second. Ask again after the time in Retry-After.",

@@ -155,7 +155,7 @@ class Service:
             self.metrics.observe_store(time.perf_counter() - start)
             return settled
         except InputError as error:  # the query was checked before, so this is about the prediction
-            log.error("The model gave what is no prediction: %s", error)
+            log.error("The model did not give a prediction: %s", error)
             raise BadUpstream("The model gave what is no prediction, so there is no answer.") from error
         except StoreUnavailable as error:
             log.warning("The store is away: %s", error)

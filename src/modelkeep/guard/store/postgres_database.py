@@ -48,7 +48,7 @@ class PostgresDatabase:
             self._options: dict[str, Any] = _DEFAULTS | psycopg.conninfo.conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:  # its message may quote the address, and with it the password
             raise GuardError(
-                "This is no address of a PostgreSQL database. One is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+                "This is not the address of a PostgreSQL database: postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
                 "with %40 for an @ in the password."
             ) from None
         named = [f"{part} {self._options[part]}" for part in ("host", "port", "dbname") if part in self._options]

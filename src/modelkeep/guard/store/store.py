@@ -112,7 +112,7 @@ class Store(Protocol):
 
 
 def check_admission(principal: Principal, key: bytes) -> None:
-    """Refuse limits that mean nothing, and what is no SHA-256."""
+    """Refuse limits that mean nothing, and what is not a SHA-256."""
     name = principal.name
     if not 0 < len(name) <= 100 or not name.isprintable() or name != name.strip() or principal.revoked:
         # A name is read in logs and on the dashboard: 'operator ' or one with a line break would lie there.

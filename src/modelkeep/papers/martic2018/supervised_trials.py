@@ -156,7 +156,7 @@ def _read(name: str, part: Literal["train", "test"]) -> Data:
 
 
 def _evaluations(retrained: RetrainedModel, problem: Problem) -> float:
-    """The seconds that the evaluations of a run took, by one more: they are no part of its cost."""
+    """The seconds that the evaluations of a run took, by one more: they are not part of its cost."""
     began = perf_counter()
     evaluate(retrained.model, problem.held_out, 4 * problem.recipe.batch_size)
     return len(retrained.curve.steps) * (perf_counter() - began)

@@ -114,7 +114,7 @@ class Features(nn.Module):
 class FromBank(nn.Module):
     """Answers rows of `Quiz.data` from features that were computed once, as many questions share a picture.
 
-    The bank is no buffer: it is no part of what is trained, saved or counted, and may be too large for the device.
+    The bank is not a buffer: it is not part of what is trained, saved or counted, and may be too large for the device.
     """
 
     def __init__(self, bank: torch.Tensor, mac: MAC) -> None:
