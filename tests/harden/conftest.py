@@ -9,28 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from modelkeep import Data, Model
-from modelkeep.training import Recipe, cross_entropy, fit
-from modelkeep.zoo.architectures import small_cnn
-from modelkeep.zoo.datasets import load
+from modelkeep import Model
 from training.networks import normed_cnn
 
 
 @pytest.fixture(scope="session")
-def digits() -> tuple[Data, Data]:
-    """The 8×8 digits, to train on and held out."""
-    train, held_out = load("digits").sample(1000, seed=0).split(0.7, 0.3, seed=0)
-    return train, held_out
-
-
-@pytest.fixture(scope="session")
-def trained(digits: tuple[Data, Data]) -> Model:
+def trained(trained_cnn: Model) -> Model:
     """A small CNN that knows the digits and falls to every attack. It is shared: leave it as it is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=10)
-    fit(model, digits[0], cross_entropy, Recipe(epochs=15, batch_size=64, learning_rate=3e-3), seed=0)
-    return model
+    return trained_cnn
 
 
 @pytest.fixture

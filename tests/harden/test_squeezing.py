@@ -43,7 +43,7 @@ def test_it_sees_plain_attacks_and_falls_to_one_that_knows_it(trained: Model, di
     detector = feature_squeezing(trained, digits[0], [BitDepth(3)], false_positive_rate=0.1)
     seen = judge(detector, PGD(radius=0.12, steps=15)(trained, data, seed=0))
     assert seen.auc.low > 0.75
-    assert seen.detection_rate.value > 0.65
+    assert seen.detection_rate.low > 0.3  # a tenth of the clean inputs is flagged
     evaded = evade(detector, data, radius=0.12, steps=30, targets=2, seed=0)
     assert evaded.held.value < 0.5
     assert trained.fingerprint() == before
