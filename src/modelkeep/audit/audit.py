@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from modelkeep.audit.findings import RANK, Finding, Section
+from modelkeep.audit.texts import for_texts
 from modelkeep.core import progress
 from modelkeep.core.access import needs_more
 from modelkeep.core.adapter import owner_of
@@ -111,7 +112,8 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
         sections = []
         with progress.task("audit", len(checks)) as task:
             for name_of_check, check in checks.items():
-                sections.append(check(model, data, seed=seed))
+                run = check if model.nest is None or model.nest.tokens is None else for_texts(name_of_check, check)
+                sections.append(run(model, data, seed=seed))
                 task.advance(note=name_of_check)
         found = Audit(
             provenance=provenance(),
