@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from modelkeep.attack import PGD
 from modelkeep.audit import audit
-from modelkeep.core.errors import InputError
 from texts import sentences, sentiment
 
 
@@ -19,9 +15,3 @@ def test_an_audit_of_texts() -> None:
     leads = " ".join(section.lead for section in found.sections)
     assert "Not done: it bounds what a small change of each number does" in leads
     assert "great +" in leads
-
-
-def test_a_ball_of_token_ids_is_refused_in_a_sentence() -> None:
-    model = sentiment()
-    with pytest.raises(InputError, match=r"PGD moves numbers by small amounts.* hotflip"):
-        PGD(radius=0.1)(model, sentences(model))

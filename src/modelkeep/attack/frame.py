@@ -53,12 +53,6 @@ def carry_out(
     if batch_size < 1:
         raise bad_parameter(attack, "batch_size", "at least 1", batch_size)
     model.require_fit(data)
-    free = None if model.nest is None else model.nest.free()
-    if ball.norm != "l0" and free is not None and not free.any():
-        raise InputError(
-            f"{attack} moves numbers by small amounts, and this model takes token ids, between which there are no "
-            "texts. Attacks on texts exchange words: hotflip (needs the weights) and substitution (needs the scores)."
-        )
     original, labels = model.check_inputs(data.x), data.y.to(model.device)
     if model.bounds is not None and not torch.equal(original.clamp(*model.bounds), original):
         raise InputError(
