@@ -130,6 +130,8 @@ def test_every_attack_that_needs_no_weights_takes_a_pipeline() -> None:
         if each.access == "weights" or each.name == "one-pixel":  # a pixel is of a picture
             continue
         kind = each.load()
+        if kind.of_texts:
+            continue
         found = kind(**kind.cheap)(model, DATA.first(6), seed=0)
         assert len(found.after) == 6
         taken.append(each.name)
