@@ -17,6 +17,8 @@ from modelkeep.core.errors import DataError, Remedy
 MOST_BYTES = 2**29
 # A pass over all examples reads parts of about this size. Larger parts were not faster (benchmarks/data.py).
 PART_BYTES = 2**24
+# Larger parts are not read ahead: a third one in memory would cost more than the time that it saves.
+AHEAD_BYTES = 2**26
 
 
 class Examples(Protocol):
@@ -143,7 +145,12 @@ def read_ahead(parts: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
     coming: Future[torch.Tensor] | None = None
     try:
         for part in parts:
-            if isinstance(part, Stored):
+            if isinstance(part, Stored) and 4 * prod(part.shape) > AHEAD_BYTES:
+                if coming is not None:
+                    yield coming.result()
+                    coming = None
+                yield part.load()
+            elif isinstance(part, Stored):
                 reader = reader or ThreadPoolExecutor(1, "read ahead")
                 ready, coming = coming, reader.submit(part.load)
                 if ready is not None:
