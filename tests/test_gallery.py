@@ -8,15 +8,21 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from core.test_answerers import WEIGHT, url
 from modelkeep import Data, Model
 from modelkeep.audit import Audit
 from modelkeep.cli import main
+from modelkeep.core.errors import AccessError
+from modelkeep.explain import Influence
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
+
+__all__ = ["url"]  # a fixture: a small server of the Open Inference Protocol on loopback
 
 PAGE = Path(__file__).parent.parent / "docs" / "guides" / "gallery.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -193,3 +199,49 @@ def check_said(said: dict[str, str]) -> None:
     ):
         assert words in said[verb].lower(), said[verb]
         assert (Path("modelkeep-out") / page).exists()
+
+
+# What a model that only answers is asked: an attack that needs scores, and no explanation by gradients.
+BLACK_BOX = (
+    ("import PGD", "import Square"),
+    ("PGD(radius=0.05, steps=5)", "Square(radius=0.05, queries=50)"),
+    ("Influence()(model, data.first(8))", "None"),
+)
+
+
+def check_black_box(made: dict[str, Any]) -> None:
+    """It answers; what needs more says so."""
+    assert made["model"].access == "scores"
+    audited, attacked, _, extracted = ask(made, instead=BLACK_BOX)
+    assert accuracy(audited) > 0.7
+    assert "Not checked, because this model only answers with scores: robustness" in audited.description
+    assert (attacked.adversarial - attacked.original).abs().max() <= 0.05 + 1e-6
+    assert extracted.fidelity.value > 0.6
+    with pytest.raises(AccessError, match="Influence needs the weights of the model"):
+        Influence()(made["model"], made["data"].first(8))
+
+
+def test_a_scikit_learn_pipeline_on_a_table_with_missing_values() -> None:
+    """Those with an income above 50 pay back; every eighth does not tell its income, but its savings."""
+    lines = ["income,savings,city,label"]
+    for i in range(200):
+        income, city = i * 37 % 100, ("north", "south")[i % 2]
+        lines.append(f"{'' if i % 8 == 0 else income},{income + i % 5},{city},{'yes' if income > 50 else 'no'}")
+    Path("loans.csv").write_text("\n".join(lines))
+    made = make("A scikit-learn pipeline on a table with missing values")
+    assert any("income" in name for name in made["data"].features)
+    check_black_box(made)
+
+
+def test_a_model_at_a_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0).random((240, 4)).astype(np.float32)
+    labels = (rows @ WEIGHT).argmax(axis=1)
+    classes = np.array(["0", "1", "2"])
+    np.savez("test.npz", x=rows[:60], y=labels[:60], classes=classes)
+    np.savez("others.npz", x=rows[60:], y=labels[60:], classes=classes)
+    title = "A model at a URL"
+    ((language, block),) = ENTRIES[title]
+    address = "http://127.0.0.1:8000/v2/models/linear"
+    assert address in block
+    monkeypatch.setitem(ENTRIES, title, [(language, block.replace(address, url))])
+    check_black_box(make(title))
