@@ -44,6 +44,7 @@ class Labels:
         self.input_shape = model.input_shape
         self.classes = model.classes
         self.bounds = model.bounds
+        self.nest = model.nest
         self.dtype = model.dtype
         self.device = model.device
 

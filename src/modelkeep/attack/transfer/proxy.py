@@ -17,6 +17,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.formats.factory import OURS
 from modelkeep.core.model import Model
+from modelkeep.core.nest import Nest
 from modelkeep.core.results import Estimate
 from modelkeep.training import Recipe, SoftAnswers, fit
 from modelkeep.zoo import architectures
@@ -113,6 +114,9 @@ def new_network(target: Interface, x: torch.Tensor, architecture: Architecture |
 
     One of `modelkeep.zoo.architectures`, settings bound by `functools.partial`, can be saved when it is trained.
     """
+    nest = getattr(target, "nest", None)  # what a remote target takes is not known by name
+    if architecture is None and isinstance(nest, Nest) and nest.tokens is not None:
+        return _reader(target, nest, seed)
     architecture = architecture or _default_architecture(target.input_shape)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -128,6 +132,28 @@ def new_network(target: Interface, x: torch.Tensor, architecture: Architecture |
         bounds=target.bounds,
         device=target.device,
         **_how_to_build(architecture, target),
+    )
+
+
+def _reader(target: Interface, nest: Nest, seed: int) -> Model:
+    """An LSTM over the words of a target that takes token ids."""
+    assert nest.tokens is not None
+    if set(nest.names) != {"input_ids", "attention_mask"}:
+        raise InputError(
+            f"The LSTM that copies a text model takes input_ids and attention_mask. The target takes "
+            f"{', '.join(nest.names)}. Give an architecture of your own."
+        )
+    arguments = {"vocabulary": nest.tokens.size or 0, "classes": len(target.classes)}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        module = architectures.text_lstm(**arguments)
+    return Model(
+        module,
+        inputs=nest,
+        classes=target.classes,
+        architecture=f"{OURS}:text_lstm",
+        arguments=arguments,
+        device=target.device,
     )
 
 
