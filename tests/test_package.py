@@ -51,7 +51,7 @@ EXPORTS = {
     """,
     "completion.procedures": "PROCEDURES Procedure read_procedure",
     "core.contract": "Checked ContractViolation Method check_method",
-    "core.formats": "read write",
+    "core.formats": "Reading read write",
     "core.slices": "Cut Place Slice cut one_path places",
     "explain": """
         TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast

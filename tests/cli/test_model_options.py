@@ -33,16 +33,16 @@ def test_text_becomes_the_card(tmp_path: Path) -> None:
     given = ModelOptions(
         classes=str(names), input_shape="1,2,3", mean="0.5", std="0.25", bounds="-1,1", arguments='{"width": 3}'
     )
-    assert given.card() == {
+    assert given.said().card() == {
         "classes": ("cat", "dog"),
         "input_shape": (1, 2, 3),
         "preprocessing": {"mean": (0.5,), "std": (0.25,)},
         "bounds": (-1.0, 1.0),
         "arguments": {"width": 3},
     }
-    assert ModelOptions(classes="a, b", bounds="none").card() == {"classes": ("a", "b"), "bounds": None}
-    assert ModelOptions(classes="12").card() == {"classes": 12}
-    assert ModelOptions().card() == {}
+    assert ModelOptions(classes="a, b", bounds="none").said().card() == {"classes": ("a", "b"), "bounds": None}
+    assert ModelOptions(classes="12").said().card() == {"classes": 12}
+    assert ModelOptions().said().card() == {}
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_text_becomes_the_card(tmp_path: Path) -> None:
     [
         ({"input_shape": "3x32"}, "--input-shape must be numbers with commas between, such as 3,32,32. Got '3x32'."),
         ({"mean": "0.5"}, "--mean and --std belong together"),
-        ({"bounds": "1"}, "--bounds must be 2 numbers"),
+        ({"bounds": "1"}, "--bounds must be two numbers"),
         ({"arguments": "width=3"}, "--arguments must be JSON"),
         ({"arguments": "[3]"}, "--arguments must be a JSON object"),
     ],
 )
 def test_mistakes_name_the_option(given: dict[str, str], message: str) -> None:
     with pytest.raises(InputError) as refused:
-        ModelOptions(**given).card()  # type: ignore[arg-type]
+        ModelOptions(**given).said()  # type: ignore[arg-type]
     assert message in str(refused.value)
 
 

@@ -40,9 +40,28 @@ class CheckAccuracy:
             "Is it right?",
             "The model's own answers on data with known labels.",
             (Measure("accuracy", accuracy), Measure(f"recall of its weakest class, '{worst_name}'", worst)),
-            (judge_guessing(accuracy, counts.tolist(), data.classes) or _verdict(accuracy, worst_name, worst),),
+            (
+                *_untrained(model),
+                judge_guessing(accuracy, counts.tolist(), data.classes) or _verdict(accuracy, worst_name, worst),
+            ),
             (picture,),
         )
+
+
+def _untrained(model: Model) -> tuple[Finding, ...]:
+    if not model.untrained:
+        return ()
+    return (
+        Finding(
+            id="model.untrained",
+            severity="high",
+            title="It is untrained",
+            measured=" ".join(model.warnings),
+            meaning="All figures here are those of random weights. They say nothing about a model of yours.",
+            remedy="Give its weights: --weights FILE on the command line, weights=… in Python.",
+            weight=3.0,
+        ),
+    )
 
 
 def _verdict(accuracy: Estimate, worst_name: str, worst: Estimate) -> Finding:

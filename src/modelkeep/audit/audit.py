@@ -108,7 +108,7 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
     checks = settings.plan()
     missed = [] if settings.checks is not None else [name for name, check in checks.items() if needs_more(check, model)]
     checks = {name: check for name, check in checks.items() if name not in missed}
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+    with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
         sections = []
         with progress.task("audit", len(checks)) as task:
             for name_of_check, check in checks.items():

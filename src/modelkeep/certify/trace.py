@@ -68,6 +68,8 @@ class _Writer(fx.Interpreter):
         self._keys = {id(tensor): key for key, tensor in reversed(tensors_of(model.module).items())}
         self._values: dict[fx.Node, Value] = {}
         preprocessing = model.card.preprocessing
+        if preprocessing.layout != "channels-first":
+            raise ModelError("A network that takes pictures with the channels last cannot be certified yet.")
         if preprocessing.mean:
             # As the network computes it: with numbers that are rounded to its own type.
             mean, std = (

@@ -12,7 +12,9 @@ from modelkeep.cli.attack import AttackCommand, attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
 from modelkeep.cli.complete import complete
+from modelkeep.cli.convert import convert
 from modelkeep.cli.demo import demo
+from modelkeep.cli.describe import describe
 from modelkeep.cli.doctor import doctor
 from modelkeep.cli.ending import run
 from modelkeep.cli.explain import explain
@@ -36,6 +38,8 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(audit)
+app.command()(describe)
+app.command()(convert)
 app.command(cls=method_command("explainer", "integrated-gradients", without=("call",)))(explain)
 app.command(cls=AttackCommand)(attack)
 app.command(cls=HardenCommand)(harden)

@@ -67,7 +67,8 @@ def bias(
     loaded, examined = model_and_data(model, data, options)
     chosen_on = None
     if mitigate is not None:
-        chosen_on = training_data(data, train, options, "--mitigate chooses features on", examined)
+        why = "--mitigate chooses features on"
+        chosen_on = training_data(model, data, train, options, examined, why)
     mitigation = make_method(context) if mitigate is not None else None
     with progress.show():
         found = measure_bias(

@@ -17,6 +17,7 @@ from modelkeep.cli.model_options import (
     Seed,
     in_classes_of,
     model_and_data,
+    open_data,
     save_beside,
     training_data,
     with_model_options,
@@ -190,7 +191,7 @@ def train(
     with progress.show():
         train_certified(
             trained,
-            training_data(data, learned, options, "Training needs", examined),
+            training_data(model, data, learned, options, examined, "Training needs"),
             size,
             seed=seed,
             norm=norm,
@@ -222,9 +223,10 @@ def _to_train(model: str, data: str, options: ModelOptions) -> tuple[Model, Data
 
     if model not in architectures.names():
         return model_and_data(model, data, options)
-    examined = options.open(data, part="test")
+    said = options.said()
+    examined = open_data(data, said, part="test")
     arguments = {"input_shape": list(examined.input_shape), "classes": len(examined.classes)}
-    return Model.load(f"{OURS}:{model}", like=examined, device=options.place, arguments=arguments), examined
+    return Model.load(f"{OURS}:{model}", like=examined, device=said.device, arguments=arguments), examined
 
 
 def _make_folder(out: Path) -> None:

@@ -93,19 +93,22 @@ def complete(
     check_out(out)
     loaded, judged = model_and_data(model, data, options)
     loaded.require_fit(judged)
+    said = options.description(model)
+    card = said.card()
+    shape = card.pop("input_shape", None)
     owned: dict[str, Any] = {
         "model": _resolved(model),
-        "weights": None if options.weights is None else str(options.weights.resolve()),
-        "input_shape": None if options.input_shape is None else list(loaded.input_shape),
-        "device": options.place,
+        "weights": None if said.weights is None else str(said.weights.resolve()),
+        "input_shape": None if shape is None else list(loaded.input_shape),
+        "device": said.device or "cpu",
         "train": _resolved(data if train is None else train),
         "test": _resolved(data),
-        "label": options.label or "label",
+        "label": said.label or "label",
         "examples": examples,
         "seed": seed,
     }
     # Only what was said: a ledger of an earlier version has trials without these.
-    more = {"card": options.card(), "ignore": options.ignore, "missing": options.missing}
+    more = {"card": card, "ignore": said.ignore, "missing": said.missing}
     owned |= {name: value for name, value in more.items() if value}
     owner = open_owned(owned)
     owned["fingerprints"] = fingerprints(*owner)
@@ -119,7 +122,7 @@ def complete(
     with Ledger(ledger or out / "ledger.sqlite3") as kept:
         done = run_shown(study, kept, Local(), "the same command")
     require_all_done(done)
-    found = _measured(done, alpha or ALPHAS, seed, owned["fingerprints"])
+    found = _measured(done, alpha or ALPHAS, seed, owned["fingerprints"], loaded.warnings)
     written = _write(found, out, asked, Path(model).name)
     if as_json:
         typer.echo(found.to_json())
@@ -171,7 +174,9 @@ def _procedures(wanted: list[str] | None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprints: list[str]) -> Hardness:
+def _measured(
+    done: StudyResult, alphas: Sequence[float], seed: int, fingerprints: list[str], warnings: tuple[str, ...]
+) -> Hardness:
     """The measure of what the trials found, where their procedures could be used."""
     from dataclasses import replace
 
@@ -188,7 +193,7 @@ def _measured(done: StudyResult, alphas: Sequence[float], seed: int, fingerprint
         raise InputError(f"No procedure can be used here. {done.records[0].value['refused']}")
     found = measure_hardness(runs, alphas=alphas, seed=seed)
     model, data, _ = fingerprints
-    source = replace(found.provenance, model=model, data=data, seconds=done.provenance.seconds)
+    source = replace(found.provenance, model=model, data=data, seconds=done.provenance.seconds, warnings=warnings)
     return replace(found, provenance=source)
 
 

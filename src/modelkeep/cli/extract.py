@@ -16,7 +16,7 @@ from modelkeep.cli.method_options import (
     make_method,
     method_command,
 )
-from modelkeep.cli.model_options import DataSource, ModelOptions, Seed, model_and_data, with_model_options
+from modelkeep.cli.model_options import DataSource, ModelOptions, Seed, model_and_data, open_data, with_model_options
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -113,7 +113,7 @@ def extract(
     if far:
         typer.echo("Ask only a target that is yours, or that you are allowed to test.", err=True)
         remote = _remote(target, key_file, rate, returns, out)
-        test = options.open(data, part="test", shape=remote.input_shape)
+        test = open_data(data, options.description(target), part="test", shape=remote.input_shape)
     else:
         clean, test = model_and_data(target, data, options)
         clean.require_fit(test)
@@ -124,7 +124,9 @@ def extract(
             return remote
         return Scores(clean) if guard is None else Guarded(clean, guard)
 
-    pool = options.open(queries_from or data, part="train", shape=fresh().input_shape, tokenizer=test.tokenizer)
+    said = options.description(target)
+    shape = fresh().input_shape
+    pool = open_data(queries_from or data, said, part="train", shape=shape, tokenizer=test.tokenizer)
     count = min(queries, len(pool))
     steal = Extract(
         pool,

@@ -108,7 +108,7 @@ def harden(
     loaded.require_fit(examined)
     size = radius.of(examined)
     examined = examined.sample(min(examples, len(examined)), seed)
-    learned = training_data(data, train, options, "Hardening needs", examined)
+    learned = training_data(model, data, train, options, examined, "Hardening needs")
     recipe = Recipe(epochs=epochs, batch_size=batch_size, optimizer=Adam(), learning_rate=learning_rate)
     measure = (Standard if attack == "standard" else PGD)(norm=norm, radius=size)
     known = {each.name for each in options_of(chosen_method(context))}

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints, overload
 
 import typer
 
@@ -18,11 +18,15 @@ from modelkeep.cli.checks import check_device
 if TYPE_CHECKING:
     from modelkeep import Data, Model
     from modelkeep.core.encoder import Encoder
+    from modelkeep.core.model_file import Description
     from modelkeep.core.tokenizer import Tokenizer
 
 ModelSource = Annotated[
     str,
-    typer.Argument(help="A .safetensors, .pt2 or .onnx file, package.module:factory, efficientnet-lite0 or resnet50."),
+    typer.Argument(
+        help="A .safetensors, .pt2 or .onnx file, a folder of Hugging Face, package.module:factory, efficientnet-lite0 "
+        "or resnet50."
+    ),
 ]
 DataSource = Annotated[
     str, typer.Option("--data", help="A built-in set, or your .npz, .csv, .parquet or image folder.")
@@ -36,29 +40,39 @@ Device = Annotated[str, typer.Option(help="Where to run: cpu (the default), cuda
 Label = Annotated[str, typer.Option(help="The column with the labels; 'label' by default.")]
 
 
+def _model_option(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=_MODEL)
+
+
+def _table_option(text: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=_TABLE)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """What a user can say about a model and its data beside their names. `with_model_options` makes options of it."""
 
+    describe: Annotated[Path | None, _model_option("A file with all this; else NAME.toml or model.toml.")] = None
     weights: Weights = None
+    arguments: Annotated[str | None, _model_option('Of the factory, as JSON: {"width": 64}.')] = None
     classes: Annotated[
-        str | None,
-        typer.Option(
-            help="Their names: cat,dog, or how many, or a text file with a line each.", rich_help_panel=_MODEL
-        ),
+        str | None, _model_option("Their names (cat,dog), their number, or a text file with a line each.")
     ] = None
     input_shape: Annotated[
-        str | None, typer.Option(help="Such as 3,32,32; your pictures are scaled to it.", rich_help_panel=_MODEL)
+        str | None, _model_option("Such as 3,32,32, as the model takes it; your pictures are scaled to it.")
     ] = None
-    mean: Annotated[
-        str | None, typer.Option(help="What the model subtracts, per channel: 0.49,0.46,0.41.", rich_help_panel=_MODEL)
+    layout: Annotated[
+        Literal["channels-first", "channels-last"] | None,
+        _model_option("How the model takes pictures; channels-first by default."),
     ] = None
-    std: Annotated[str | None, typer.Option(help="What it then divides by.", rich_help_panel=_MODEL)] = None
-    bounds: Annotated[
-        str | None, typer.Option(help="The range of an input's values: 0,1; or none.", rich_help_panel=_MODEL)
+    mean: Annotated[str | None, _model_option("What the model subtracts, per channel: 0.49,0.46,0.41.")] = None
+    std: Annotated[str | None, _model_option("What it then divides by.")] = None
+    processor: Annotated[
+        Path | None, _model_option("A Hugging Face preprocessor_config.json, in place of shape, mean and std.")
     ] = None
-    arguments: Annotated[
-        str | None, typer.Option(help='Of the factory, as JSON: {"width": 64}.', rich_help_panel=_MODEL)
+    bounds: Annotated[str | None, _model_option("The range of an input's values: 0,1; or none.")] = None
+    tokenizer: Annotated[
+        Path | None, _model_option("The JSON file of a text model's tokenizer; by default the one beside it.")
     ] = None
     device: Annotated[
         str | None,
@@ -66,112 +80,51 @@ class ModelOptions:
             help="Where to run: cpu (the default), cuda, cuda:1 …", callback=check_device, rich_help_panel=_MODEL
         ),
     ] = None
-    label: Annotated[
-        str | None, typer.Option(help="The column with the labels; 'label' by default.", rich_help_panel=_TABLE)
-    ] = None
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="A column to leave out; repeat it for more.", rich_help_panel=_TABLE)
-    ] = None
+    label: Annotated[str | None, _table_option("The column with the labels; 'label' by default.")] = None
+    ignore: Annotated[list[str] | None, _table_option("A column to leave out; repeat it for more.")] = None
     missing: Annotated[
         Literal["refuse", "indicate", "fill", "drop"] | None,
-        typer.Option(help="What to do with missing values; they are refused by default.", rich_help_panel=_TABLE),
+        _table_option("What to do with missing values; they are refused by default."),
     ] = None
-    positive: Annotated[
-        str | None,
-        typer.Option(help="The label that is class 1; all others are class 0.", rich_help_panel=_TABLE),
-    ] = None
-    text: Annotated[
-        str | None, typer.Option(help="The column with the texts, of a .csv or .jsonl file.", rich_help_panel=_TABLE)
-    ] = None
-    tokenizer: Annotated[
-        Path | None,
-        typer.Option(help="Its JSON file; by default the one beside the model.", rich_help_panel=_MODEL),
-    ] = None
+    positive: Annotated[str | None, _table_option("The label that is class 1; all others are class 0.")] = None
+    text: Annotated[str | None, _table_option("The column with the texts, of a .csv or .jsonl file.")] = None
 
-    def card(self) -> dict[str, Any]:
-        """What was said about the model, as fields of its card in JSON."""
+    def description(self, model: str) -> Description:
+        """What was said here, and what the file beside the model, or named with --describe, says else."""
+        from modelkeep.core.model_file import Description, find_description
+
+        place = self.describe or find_description(model) or (self.weights and find_description(self.weights))
+        return self.said() if place is None else self.said().over(Description.read(place))
+
+    def said(self) -> Description:
+        """What was said here."""
         from modelkeep.core.errors import InputError
+        from modelkeep.core.model_file import Description
 
-        said: dict[str, Any] = {}
-        if self.classes is not None:
-            said["classes"] = _classes(self.classes)
-        if self.input_shape is not None:
-            said["input_shape"] = self.shape
+        bounds = None if self.bounds in (None, "none") else _numbers("--bounds", self.bounds)
+        if bounds is not None and len(bounds) != 2:
+            raise InputError(f"--bounds must be two numbers with a comma between, such as 0,1. Got '{self.bounds}'.")
         if (self.mean is None) != (self.std is None):
             raise InputError("--mean and --std belong together: give both, or neither.")
-        if self.mean is not None and self.std is not None:
-            said["preprocessing"] = {"mean": _numbers("--mean", self.mean), "std": _numbers("--std", self.std)}
-        if self.bounds is not None:
-            said["bounds"] = None if self.bounds == "none" else _numbers("--bounds", self.bounds, 2)
-        if self.arguments is not None:
-            said["arguments"] = _arguments(self.arguments)
-        return said
-
-    @property
-    def shape(self) -> tuple[int, ...] | None:
-        """The shape of an input, where it was said."""
-        if self.input_shape is None:
-            return None
-        sizes = _numbers("--input-shape", self.input_shape, example="3,32,32")
-        return tuple(int(size) for size in sizes)
-
-    @property
-    def place(self) -> str:
-        """The device."""
-        return self.device or "cpu"
-
-    def find_tokenizer(self, model: str) -> Tokenizer | None:
-        """The tokenizer that was named, else the one beside the model's file; None where there is none."""
-        from modelkeep.zoo.tokenizers import read_tokenizer
-
-        if self.tokenizer is not None:
-            return read_tokenizer(self.tokenizer)
-        for file in (self.weights, Path(model)):
-            for place in (
-                () if file is None else (file.with_suffix(".tokenizer.json"), file.with_name("tokenizer.json"))
-            ):
-                if place.is_file():
-                    return read_tokenizer(place)
-        return None
-
-    def find_encoder(self, model: str) -> Encoder | None:
-        """What made the numbers of the table that the model was trained on, where it stands beside the model's file."""
-        from modelkeep.core.encoder import read_encoder
-
-        places = [file.with_suffix(".encoder.json") for file in (self.weights, Path(model)) if file is not None]
-        return next((read_encoder(place) for place in places if place.is_file()), None)
-
-    def open(
-        self,
-        source: str,
-        *,
-        part: Literal["train", "test"],
-        shape: tuple[int, ...] | None = None,
-        tokenizer: Tokenizer | None = None,
-        encoder: Encoder | None = None,
-    ) -> Data:
-        """Data that the user named, read as these options say, by the model's tokenizer or encoder."""
-        from modelkeep.core.errors import InputError
-        from modelkeep.zoo import datasets
-
-        found = datasets.open(
-            source,
-            label=self.label or "label",
-            ignore=self.ignore or (),
-            missing=self.missing or "refuse",
+        shape = _numbers("--input-shape", self.input_shape, "3,32,32")
+        return Description(
+            weights=self.weights,
+            arguments=_arguments(self.arguments),
+            classes=_classes(self.classes),
+            input_shape=None if shape is None else tuple(int(size) for size in shape),
+            layout=self.layout,
+            mean=_numbers("--mean", self.mean),
+            std=_numbers("--std", self.std),
+            processor=self.processor,
+            bounds="none" if self.bounds == "none" else bounds,
+            tokenizer=self.tokenizer,
+            device=self.device,
+            label=self.label,
             positive=self.positive,
-            encoder=encoder,
-            part=part,
-            shape=shape,
             text=self.text,
-            tokenizer=tokenizer,
+            ignore=tuple(self.ignore) if self.ignore else None,
+            missing=self.missing,
         )
-        if found.tokenizer is not None and tokenizer is None:
-            raise InputError(
-                f"'{source}' holds texts, and the model has no tokenizer beside it (MODEL.tokenizer.json or "
-                "tokenizer.json). Name the one that it was trained with: --tokenizer FILE."
-            )
-        return found
 
 
 def with_model_options(verb: Callable[..., None]) -> Callable[..., None]:
@@ -202,43 +155,88 @@ def with_model_options(verb: Callable[..., None]) -> Callable[..., None]:
 def model_and_data(model: str, data: str, options: ModelOptions) -> tuple[Model, Data]:
     """The model and the data (of a built-in set: its test part) that the user named."""
     from modelkeep import Model
+    from modelkeep.core import formats
     from modelkeep.zoo import pretrained
 
+    said = options.description(model)
     if model in pretrained.names():
-        ready = pretrained.load(model, device=options.place)
-        return ready, options.open(data, part="test", shape=ready.input_shape)
+        ready = pretrained.load(model, device=said.device or "cpu")
+        return ready, open_data(data, said, part="test", shape=ready.input_shape)
     if ":" in model:
         # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
         sys.path.append(str(Path.cwd()))
-    said = options.card()
-    examined = options.open(
+    card = said.card()
+    shape, place = card.get("input_shape"), _find_tokenizer(model, said)
+    own: dict[str, Any] = {}
+    if place is not None or (shape is None and _are_pictures(data)):
+        # What the data must be made to fit, the model itself says.
+        own = formats.read(model, weights=said.weights, card=card, describe=options.describe).known
+    tokenizer = None if place is None else _read_tokenizer(place, own)
+    examined = open_data(
         data,
+        said,
         part="test",
-        shape=options.shape,
-        tokenizer=options.find_tokenizer(model),
-        encoder=options.find_encoder(model),
+        shape=shape or own.get("input_shape"),
+        tokenizer=tokenizer,
+        encoder=_find_encoder(model, said),
     )
-    loaded = Model.load(model, weights=options.weights, like=examined, device=options.place, **said)
+    loaded = Model.load(
+        model, weights=said.weights, like=examined, describe=options.describe, device=said.device, **card
+    )
     if examined.input_shape != loaded.input_shape:
         loaded.require_fit(examined)  # says what does not fit; the classes are the verb's matter
+    for warning in loaded.warnings:
+        typer.secho(warning, fg="red", err=True)
     return loaded, examined
 
 
-def training_data(data: str, train: str | None, options: ModelOptions, why: str, examined: Data | None = None) -> Data:
-    """What is learned or chosen on: never the data that the outcome is measured on.
+def open_data(
+    source: str,
+    said: Description,
+    *,
+    part: Literal["train", "test"],
+    shape: tuple[int, ...] | None = None,
+    tokenizer: Tokenizer | None = None,
+    encoder: Encoder | None = None,
+) -> Data:
+    """Data that the user named, read as the description says, by the model's tokenizer or encoder."""
+    from modelkeep.core.errors import InputError
+    from modelkeep.zoo import datasets
 
-    Its texts and tables become numbers in the same way as those of the `examined` data.
-    """
+    found = datasets.open(
+        source,
+        label=said.label or "label",
+        ignore=said.ignore or (),
+        missing=said.missing or "refuse",
+        positive=said.positive,
+        encoder=encoder,
+        part=part,
+        shape=shape,
+        text=said.text,
+        tokenizer=tokenizer,
+    )
+    if found.tokenizer is not None and tokenizer is None:
+        raise InputError(
+            f"'{source}' holds texts, and the model has no tokenizer beside it (MODEL.tokenizer.json or "
+            "tokenizer.json). Name the one that it was trained with: --tokenizer FILE."
+        )
+    return found
+
+
+def training_data(model: str, data: str, train: str | None, options: ModelOptions, like: Data, why: str) -> Data:
+    """What is learned or chosen on: never the data that the outcome is measured on. It is read `like` those."""
     from modelkeep.core.errors import InputError
 
     if train is None and Path(data).expanduser().exists():
         raise InputError(f"{why} the training data: name it with --train.")
-    return options.open(
-        data if train is None else train,
-        part="train",
-        tokenizer=None if examined is None else examined.tokenizer,
-        encoder=None if examined is None else examined.encoder,
-    )
+    source = data if train is None else train
+    return read_like(like, source, options.description(model), part="train")
+
+
+def read_like(like: Data, source: str, said: Description, *, part: Literal["train", "test"]) -> Data:
+    """Further data for the model of other data: pictures of the same shape, texts and tables as the same numbers."""
+    shape = like.input_shape if len(like.input_shape) == 3 else None
+    return open_data(source, said, part=part, shape=shape, tokenizer=like.tokenizer, encoder=like.encoder)
 
 
 def save_beside(model: Path, data: Data) -> None:
@@ -268,28 +266,74 @@ def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
     return replace(data, y=answers, classes=model.classes), False
 
 
-def _classes(text: str) -> tuple[str, ...] | int:
-    path = Path(text).expanduser()
-    if path.is_file():
-        return tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+def _find_tokenizer(model: str, said: Description) -> Path | None:
+    """The tokenizer that was named, else the one beside the model's file or in its folder."""
+    if said.tokenizer is not None:
+        return said.tokenizer
+    files: list[Path] = [Path(model)] if said.weights is None else [said.weights, Path(model)]
+    for file in files:
+        inside: tuple[Path, ...] = (file / "tokenizer.json",) if file.is_dir() else ()
+        for place in (*inside, file.with_suffix(".tokenizer.json"), file.with_name("tokenizer.json")):
+            if place.is_file():
+                return place
+    return None
+
+
+def _find_encoder(model: str, said: Description) -> Encoder | None:
+    """What made the numbers of the table that the model was trained on, where it stands beside the model's file."""
+    from modelkeep.core.encoder import read_encoder
+
+    places = [file.with_suffix(".encoder.json") for file in (said.weights, Path(model)) if file is not None]
+    return next((read_encoder(place) for place in places if place.is_file()), None)
+
+
+def _read_tokenizer(place: Path, own: dict[str, Any]) -> Tokenizer:
+    """The tokenizer, for texts as long as the model says that it takes them."""
+    from pydantic import TypeAdapter
+
+    from modelkeep.core.nest import Nest
+    from modelkeep.zoo.tokenizers import read_tokenizer
+
+    nest = None if own.get("inputs") is None else TypeAdapter(Nest).validate_python(own["inputs"])
+    ids = None if nest is None else nest.tokens
+    return read_tokenizer(place, length=None if ids is None else ids.shape[0])
+
+
+def _are_pictures(data: str) -> bool:
+    from modelkeep.zoo.datasets.pictures import PICTURES
+
+    path = Path(data).expanduser()
+    return path.is_dir() or path.suffix.lower() in PICTURES
+
+
+def _classes(text: str | None) -> tuple[str, ...] | int | None:
+    from modelkeep.core.model_file import read_names
+
+    if text is None:
+        return None
+    if Path(text).expanduser().is_file():
+        return read_names(Path(text).expanduser())
     return int(text) if text.isdecimal() else tuple(name.strip() for name in text.split(","))
 
 
-def _numbers(option: str, text: str, count: int | None = None, example: str = "0.5,0.5,0.5") -> tuple[float, ...]:
+@overload
+def _numbers(option: str, text: str, example: str = ...) -> tuple[float, ...]: ...
+@overload
+def _numbers(option: str, text: None, example: str = ...) -> None: ...
+def _numbers(option: str, text: str | None, example: str = "0.5,0.5,0.5") -> tuple[float, ...] | None:
     from modelkeep.core.errors import InputError
 
     try:
-        found = tuple(float(number) for number in text.split(","))
+        return None if text is None else tuple(float(number) for number in text.split(","))
     except ValueError as error:
         raise InputError(f"{option} must be numbers with commas between, such as {example}. Got '{text}'.") from error
-    if count is not None and len(found) != count:
-        raise InputError(f"{option} must be {count} numbers with a comma between. Got '{text}'.")
-    return found
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def _arguments(text: str | None) -> dict[str, Any] | None:
     from modelkeep.core.errors import InputError
 
+    if text is None:
+        return None
     try:
         found = json.loads(text)
     except ValueError as error:

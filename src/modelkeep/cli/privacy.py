@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from modelkeep.cli.model_options import ModelOptions, ModelSource, Seed, model_and_data, with_model_options
+from modelkeep.cli.model_options import ModelOptions, ModelSource, Seed, model_and_data, read_like, with_model_options
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -85,7 +85,7 @@ def privacy(
     else:
         loaded, inside, others = _separate(model, members, non_members, options)
     if hold_out is not None:
-        known = options.open(hold_out, part="test", shape=options.shape)
+        known = read_like(others, hold_out, options.description(model), part="test")
     else:
         others, known = others.split(0.5, 0.5, seed=seed)
     recipe = _recipe(epochs, batch_size, learning_rate, optimizer, weight_decay)
@@ -125,7 +125,7 @@ def _separate(model: str, members: str, non_members: str | None, options: ModelO
     if non_members is None:
         raise InputError("Name records that the model has not seen: --non-members DATA. (Or all records, with --data.)")
     loaded, others = model_and_data(model, non_members, options)
-    return loaded, options.open(members, part="train", shape=others.input_shape, tokenizer=others.tokenizer), others
+    return loaded, read_like(others, members, options.description(model), part="train"), others
 
 
 def _parts(everything: Data, members: str, non_members: str | None) -> tuple[Data, Data]:

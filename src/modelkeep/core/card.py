@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -13,10 +13,15 @@ from torch import nn
 from modelkeep.core.errors import InputError
 from modelkeep.core.nest import Nest
 
+Layout = Literal["channels-first", "channels-last"]
+"""In which order a module takes the sizes of a picture; data here have the channels first."""
+
 
 @dataclass(frozen=True)
 class Preprocessing:
     """What the network does to an input first: subtract `mean`, divide by `std`, per channel or feature.
+
+    Then the sizes come in the order of `layout`; in an input here, the channels are always first.
 
     Everything in ModelKeep lives in the owner's units (a radius of 8/255 is 8 grey levels); the normalisation
     is a part of the model, so it is neither forgotten nor applied twice.
@@ -24,6 +29,7 @@ class Preprocessing:
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    layout: Layout = field(default="channels-first", metadata={"later": True})
 
     def __post_init__(self) -> None:
         finite = all(math.isfinite(number) for number in (*self.mean, *self.std))
@@ -32,6 +38,10 @@ class Preprocessing:
 
     def module(self, input_shape: Sequence[int]) -> nn.Module:
         """The normalisation as a module for inputs `(n, *input_shape)`; a copy where there is none."""
+        if self.layout == "channels-last":
+            if len(input_shape) < 2:
+                raise InputError(f"Only an input with channels can have them last. Got the shape {tuple(input_shape)}.")
+            return nn.Sequential(replace(self, layout="channels-first").module(input_shape), _ChannelsLast())
         if not self.mean:
             return _Copy()
         if len(self.mean) not in (1, input_shape[0]):
@@ -90,7 +100,14 @@ class Card:
 
 def leave_out_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a card without the `later` fields that are at their default."""
-    later = {each.name: each.default for each in fields(Card) if each.metadata.get("later")}
+    told = _without_defaults(Card, values)
+    if isinstance(told.get("preprocessing"), Mapping):
+        told["preprocessing"] = _without_defaults(Preprocessing, told["preprocessing"])
+    return told
+
+
+def _without_defaults(kind: type[Card | Preprocessing], values: Mapping[str, Any]) -> dict[str, Any]:
+    later = {each.name: each.default for each in fields(kind) if each.metadata.get("later")}
     return {name: value for name, value in values.items() if name not in later or value != later[name]}
 
 
@@ -112,6 +129,29 @@ def shape_of(input_shape: Sequence[int] | None, inputs: Nest | None) -> tuple[in
             "A model needs the shape of one input (input_shape=…), or its tensors by name (inputs=Nest(…))."
         )
     return (inputs.width,)
+
+
+def in_layout(shape: Sequence[int], layout: Layout | None) -> tuple[int, ...]:
+    """A shape `(channels, …)` as a module of that layout takes it.
+
+    >>> in_layout((3, 32, 64), "channels-last")
+    (32, 64, 3)
+    """
+    return (*shape[1:], shape[0]) if layout == "channels-last" else tuple(shape)
+
+
+def from_layout(shape: Sequence[int], layout: Layout | None) -> tuple[int, ...]:
+    """The shape `(channels, …)` of what a module of that layout takes.
+
+    >>> from_layout((32, 64, 3), "channels-last")
+    (3, 32, 64)
+    """
+    return (shape[-1], *shape[:-1]) if layout == "channels-last" else tuple(shape)
+
+
+class _ChannelsLast(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.movedim(1, -1)
 
 
 class _Copy(nn.Module):

@@ -274,8 +274,8 @@ def _prepare(kind: type, kw_only: bool) -> None:
     dataclass(frozen=True, kw_only=kw_only)(kind)
 
 
-def recorded(result: R, method: object) -> R:
-    """The result, which now says which method and settings made it."""
+def recorded(result: R, method: object, warnings: tuple[str, ...] = ()) -> R:
+    """The result, which now says which method and settings made it, and what its model warns of."""
     own = declaration_of(method)
     name = f"{own.family}/{own.name}" if own is not None else None
     told = replace(
@@ -284,6 +284,7 @@ def recorded(result: R, method: object) -> R:
         settings=settings_of(method),
         python=python_of(method),
         options=command_of(method),
+        warnings=tuple(dict.fromkeys((*result.provenance.warnings, *warnings))),
     )
     return replace(result, provenance=told)
 
@@ -300,7 +301,10 @@ def _checked(call: Callable[..., Any]) -> Callable[..., Any]:
 
         check_access(self, arguments[place] if len(arguments) > place else named.get("model"))
         found = call(self, *arguments, **named)
-        return recorded(found, self) if "data" in names and isinstance(found, Result) else found
+        if "data" not in names or not isinstance(found, Result):
+            return found
+        model = arguments[place] if len(arguments) > place else named.get("model")
+        return recorded(found, self, tuple(getattr(model, "warnings", ())))
 
     run.checks_access = True  # type: ignore[attr-defined]
     return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
 from itertools import chain
@@ -64,6 +64,8 @@ class Model:
             dict(arguments or {}),
             inputs,
         )
+        # The parameters that a factory drew at random, until they are trained.
+        self.untrained: tuple[str, ...] = ()
         self.device = torch.device(device)
         try:
             self.module = module.to(self.device).eval()
@@ -76,6 +78,23 @@ class Model:
         self.module = adapt(self.module, inputs, self.preprocess(self.probe()), len(self.classes))
         self.access: Access = access_of(self.module)
         self._one_path = slices.one_path(self.module)
+
+    def mark_trained(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Say that these parameters are not random any more."""
+        trained = {id(parameter) for parameter in parameters}
+        named = self.module.named_parameters()
+        self.untrained = tuple(name for name, each in named if name in self.untrained and id(each) not in trained)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What every result of this model should say about it."""
+        if not self.untrained:
+            return ()
+        shown = ", ".join(self.untrained[:3]) + (" …" if len(self.untrained) > 3 else "")
+        return (
+            f"The model is untrained: its factory drew {len(self.untrained)} of its "
+            f"{len(list(self.module.parameters()))} parameters at random ({shown}), and no weights were given.",
+        )
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -240,21 +259,29 @@ class Model:
         *,
         weights: str | Path | None = None,
         like: Data | None = None,
-        device: str | torch.device = "cpu",
+        describe: str | Path | None = None,
+        device: str | torch.device | None = None,
         **card: Any,
     ) -> Model:
-        """Read a model from a `.safetensors`, `.pt2` or `.onnx` file, or build it from `package.module:factory`.
+        """Read a model from a `.safetensors`, `.pt2` or `.onnx` file or a folder of Hugging Face, or build it.
 
-        `card` says what the file does not (`classes=…, input_shape=…`); see `modelkeep.core.formats.read`. With `like`,
-        what is not given is taken from data that the model was made for: its shape, its classes and its bounds.
+        A model is built from `package.module:factory`. `card` says what the file does not (`classes=…, input_shape=…`);
+        so does a `model.toml` beside it, or the file `describe`; see `modelkeep.core.formats.read`. With `like`, what
+        is not given is taken from data that the model was made for: its shape, its classes and its bounds.
         """
         defaults: dict[str, Any] = {}
         if like is not None:
             defaults = {"input_shape": like.input_shape, "classes": like.classes, "bounds": like.bounds}
             if like.nest is not None:
                 defaults["inputs"] = like.nest
-        module, found = formats.read(source, weights=weights, card=card, defaults=defaults)
-        model = cls.from_card(module, found, device)
+        read = formats.read(source, weights=weights, card=card, defaults=defaults, describe=describe)
+        return cls.of_reading(read, device)
+
+    @classmethod
+    def of_reading(cls, read: formats.Reading, device: str | torch.device | None = None) -> Model:
+        """The model that was read, tried once; `device` goes before what its description says."""
+        model = cls.from_card(*read.open(), device if device is not None else read.device or "cpu")
+        model.untrained = read.drawn
         model._try_once()
         return model
 

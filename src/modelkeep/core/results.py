@@ -117,7 +117,7 @@ class Provenance:
     """Where a result comes from, so that it can be made again.
 
     `method` (`attack/pgd`), its `settings` as JSON, the `python` expression that makes it and its command-line
-    `options` are there where a declared method was called.
+    `options` are there where a declared method was called. `warnings` are what a reader must know about the model.
     """
 
     model: str | None
@@ -129,10 +129,13 @@ class Provenance:
     settings: dict[str, Any] = field(default_factory=dict)
     python: str = ""
     options: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @contextmanager
-def measured(seed: int, model: str | None = None, data: str | None = None) -> Iterator[Callable[[], Provenance]]:
+def measured(
+    seed: int, model: str | None = None, data: str | None = None, warnings: tuple[str, ...] = ()
+) -> Iterator[Callable[[], Provenance]]:
     """Time a method; the yielded function makes the provenance at the end of it.
 
     >>> with measured(seed=0) as provenance:
@@ -143,7 +146,7 @@ def measured(seed: int, model: str | None = None, data: str | None = None) -> It
     from modelkeep.core.version import __version__
 
     start = perf_counter()
-    yield lambda: Provenance(model, data, seed, perf_counter() - start, __version__)
+    yield lambda: Provenance(model, data, seed, perf_counter() - start, __version__, warnings=warnings)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -211,7 +214,10 @@ class Result:
         p = self.provenance
         made = f"seed {p.seed} · {p.seconds:.2f} s · modelkeep {p.version}"
         repeat = [f"again: {line}" for line in (self.command, self.python) if line]
-        table = Table(title=type(self).__name__, show_header=False, caption=Text("\n".join([made, *repeat])))
+        caption = Text("\n".join([made, *repeat]))
+        for warning in p.warnings:
+            caption.append(f"\n{warning}", style="red")
+        table = Table(title=type(self).__name__, show_header=False, caption=caption)
         table.add_column(style="bold")
         table.add_column()
         for label, value in self.rows():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -141,7 +142,7 @@ class Extract:
 
         `test` has true labels, to judge the copy on.
         """
-        with measured(seed, None if self.clean is None else self.clean.fingerprint(), test.fingerprint()) as provenance:
+        with self._measured(test, seed) as provenance:
             theft = Theft(self, target, seed)
             harvest, queries = theft.ask()
             recovered, distance = theft.recover(harvest)
@@ -171,7 +172,7 @@ class Extract:
         wanted = sorted(set(budgets))
         if not wanted or wanted[0] < 2:
             raise bad_parameter("Extract.curve", "budgets", "one or more numbers of at least 2", budgets)
-        with measured(seed, None if self.clean is None else self.clean.fingerprint(), test.fingerprint()) as provenance:
+        with self._measured(test, seed) as provenance:
             theft = Theft(self, target, seed)
             harvest, queries = theft.ask()
             if wanted[-1] > len(harvest.questions):
@@ -195,6 +196,11 @@ class Extract:
                 fidelity=tuple(fidelity),
                 accuracy=tuple(accuracy),
             )
+
+    def _measured(self, test: Data, seed: int) -> AbstractContextManager[Callable[[], Provenance]]:
+        if self.clean is None:
+            return measured(seed, None, test.fingerprint())
+        return measured(seed, self.clean.fingerprint(), test.fingerprint(), self.clean.warnings)
 
     def _record(self, provenance: Provenance, defence: Defence | None) -> Provenance:
         """The provenance with what repeats this extraction; as it is where only Python can."""

@@ -67,7 +67,7 @@ def measure_bias(
     seed: int = 0,
 ) -> Bias:
     """Measure the amplification on `data`; with a `mitigation`, make a model from `train` that amplifies less."""
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+    with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
         before = MeasureAmplification(slice=slice)(model, data, seed=seed)
         features = MeasureAsymmetry(slice=slice)(model, data, seed=seed)
         better = None

@@ -147,7 +147,7 @@ def explain_examples(
     model.require_fit(data)
     chosen = data.take(index)
     ready = explainer.suit(model, data)
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+    with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
         probabilities, predicted = model.probs(chosen.x).cpu().max(dim=1)
         examples = tuple(
             Example(i, data.classes[label] if labelled else None, model.classes[answer], probability)

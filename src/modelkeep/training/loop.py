@@ -88,6 +88,7 @@ def fit(
                 if run.stopped or now - shown >= 0.2:  # showing every step would cost more than many steps
                     task.advance(run.step - task.done, run.note)
                     shown = now
+        model.mark_trained(parameters)
         return run.fitted()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,20 +12,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from modelkeep.core.answerers import describe_onnx, describe_url, is_url, known_about, make_black_box
+from modelkeep.core.answerers import describe_onnx, describe_url, is_url, known_about
 from modelkeep.core.black_box import Answerer
-from modelkeep.core.card import Card, class_names
+from modelkeep.core.card import Card, from_layout, in_layout
 from modelkeep.core.errors import InputError, MissingExtra, ModelError, Remedy
-from modelkeep.core.formats.factory import SPEC, build, build_ours
+from modelkeep.core.formats.advice import refuse_pickle
+from modelkeep.core.formats.factory import SPEC, build, build_ours, find_drawn
+from modelkeep.core.formats.hugging_face import is_folder, read_folder
 from modelkeep.core.formats.onnx import UnknownOperation, read_onnx
 from modelkeep.core.formats.pt2 import read_pt2
+from modelkeep.core.formats.reading import Reading
 from modelkeep.core.formats.weights import load_weights, read_weights, write_weights
-from modelkeep.core.nest import Nest
+from modelkeep.core.model_file import Description, find_description
 
-__all__ = ["read", "write"]
+__all__ = ["Reading", "read", "write"]
 
 SCHEMA = 1
-_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".joblib", ".model")
+_Found = tuple[nn.Module | Answerer, dict[str, Any]]
 
 
 def read(
@@ -34,35 +37,55 @@ def read(
     weights: str | Path | None = None,
     card: Mapping[str, Any],
     defaults: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[nn.Module, Card]:
-    """Read a module and its card.
+    describe: str | Path | None = None,
+) -> Reading:
+    """Read a module and what is known about it.
 
     Args:
-        source: `package.module:factory` (then `weights` names a safetensors file), or a file: `.safetensors` that
-            was written by `write` for a network of `modelkeep.architectures`, `.pt2` of `torch.export.save`, `.onnx`.
+        source: `package.module:factory` (then `weights` names a safetensors file), a file (`.safetensors` that was
+            written by `write` or names a factory of ours, `.pt2` of `torch.export.save`, `.onnx`), a folder of
+            Hugging Face, or the URL of a model that only answers.
         weights: The safetensors file for a factory; without it, the module is taken as the factory makes it.
         card: What the file does not say, or says wrongly: any field of `Card`.
-        defaults: What holds where neither the file nor `card` says anything.
+        defaults: What holds where nothing else is said.
+        describe: The description of the model; without it, the `NAME.toml` or `model.toml` beside it.
     """
-    unknown = set(card) - {field.name for field in fields(Card)}
-    if unknown:
-        allowed = ", ".join(field.name for field in fields(Card))
-        raise InputError(f"A model has no '{', '.join(sorted(unknown))}'. What one can say about it: {allowed}.")
+    _refuse_unknown(card)
+    is_factory = isinstance(source, str) and SPEC.fullmatch(source) is not None
+    place = Path(describe) if describe is not None else find_description(source)
+    if is_factory and describe is None and weights is not None:
+        place = find_description(weights)
+    said = Description() if place is None else Description.read(place)
+    told = {**said.card(), **card}
     module: nn.Module | Answerer
+    drawn: tuple[str, ...] = ()
     if isinstance(source, str) and is_url(source):
-        answerer = describe_url(source, "scores", card.get("classes"))
-        module, found = answerer, known_about(answerer)
-    elif isinstance(source, str) and SPEC.fullmatch(source):
-        module, found = _from_factory(source, weights, card)
+        module = describe_url(source, "scores", told.get("classes"))
+        found, origin = known_about(module), f"'{source}'"
+    elif is_factory:
+        weights = weights or said.weights
+        module, found = _from_factory(str(source), weights, told, defaults)
+        if weights is None and isinstance(module, nn.Module):
+            drawn = find_drawn(str(source), found["arguments"], module)
+        origin = "the factory" if weights is None else f"'{weights}'"
     elif weights is not None:
         raise InputError(f"Weights belong to a factory 'package.module:factory'. Got {str(source)!r} with weights.")
     else:
-        module, found = _from_file(Path(source), card)
-    if isinstance(module, Answerer):
-        whole = _card({"bounds": None, **defaults, **found, **card}, source)
-        return make_black_box(module, whole), whole
-    _refuse_damaged(module, source)
-    return module, _card({**defaults, **found, **card}, source)
+        module, found = _from_path(Path(source), told, defaults, said.factory)
+        origin = f"'{source}'"
+    if isinstance(module, nn.Module):
+        _refuse_damaged(module, source)
+    elif "bounds" not in defaults:
+        defaults = {"bounds": None, **defaults}
+    if "arguments" in found:  # what was said of them is in there
+        told.pop("arguments", None)
+    layers = {
+        "the data": defaults,
+        origin: found,
+        f"'{place}'": {name: value for name, value in said.card().items() if name in told},
+        "what was given": {name: value for name, value in card.items() if name in told},
+    }
+    return Reading.of(source, module, layers, drawn=drawn, device=said.device)
 
 
 def write(path: str | Path, module: nn.Module, card: Card) -> Path:
@@ -79,49 +102,62 @@ def write(path: str | Path, module: nn.Module, card: Card) -> Path:
         ) from error
 
 
+def _refuse_unknown(card: Mapping[str, Any]) -> None:
+    allowed = [*(field.name for field in fields(Card)), "layout"]
+    unknown = sorted(set(card) - set(allowed))
+    if unknown:
+        near = get_close_matches(unknown[0], allowed, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise InputError(
+            f"A model has no '{', '.join(unknown)}'.{hint} What one can say about it: {', '.join(allowed)}."
+        )
+
+
 def _from_factory(
-    spec: str, weights: str | Path | None, card: Mapping[str, Any]
-) -> tuple[nn.Module | Answerer, dict[str, Any]]:
-    tensors, found = (None, {}) if weights is None else _tensors_and_card(_file(Path(weights), ".safetensors"))
+    spec: str, weights: str | Path | None, told: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> _Found:
+    tensors: dict[str, torch.Tensor] | None = None
+    found: dict[str, Any] = {}
+    if weights is not None:
+        shape = told.get("input_shape", defaults.get("input_shape"))
+        tensors, found = _tensors_and_card(_file(Path(weights), ".safetensors", shape=shape, factory=spec))
     # The arguments in a header belong to the factory that it names, not to another one.
     arguments = found.get("arguments", {}) if found.get("architecture") == spec else {}
-    arguments = card.get("arguments", arguments)
+    arguments = told.get("arguments", arguments)
     module = build(spec, arguments)
-    told = {**found, "architecture": spec, "arguments": dict(arguments)}
+    whole = {**found, "architecture": spec, "arguments": dict(arguments)}
     if isinstance(module, Answerer):
         if weights is not None:
             raise InputError(f"'{spec}' gives an estimator, which has no weights to load. Got {str(weights)!r}.")
-        return module, {**known_about(module), **told}
+        return module, {**known_about(module), **whole}
     if tensors is not None:
         load_weights(module, tensors, weights)
-    return module, told
+    return module, whole
 
 
-def _from_file(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module | Answerer, dict[str, Any]]:
-    match _file(path, ".safetensors", ".pt2", ".onnx").suffix.lower():
+def _from_path(path: Path, told: Mapping[str, Any], defaults: Mapping[str, Any], factory: str | None) -> _Found:
+    if is_folder(path):
+        return read_folder(path)
+    layout, shape = told.get("layout"), told.get("input_shape")
+    taken = None if shape is None else in_layout(shape, layout)
+    advised = defaults.get("input_shape") if shape is None else shape
+    module: nn.Module | Answerer
+    match _file(path, ".safetensors", ".pt2", ".onnx", shape=advised).suffix.lower():
         case ".pt2":
-            return read_pt2(path, card.get("input_shape"))
+            module, found = read_pt2(path, taken)
         case ".onnx":
-            return _from_onnx(path, card)
-    tensors, found = _tensors_and_card(path)
-    spec = found.get("architecture")
-    if not isinstance(spec, str):
-        raise ModelError(
-            f"'{path}' holds weights, but does not say what network they belong to. Name the factory that builds it:",
-            remedy=Remedy(
-                f'Model.load("package.module:factory", weights={str(path)!r}, input_shape=…, classes=…).',
-                f"package.module:factory --weights {path} in place of the file.",
-            ),
-        )
-    module = build_ours(spec, {**found.get("arguments", {}), **card.get("arguments", {})}, path)
-    load_weights(module, tensors, path)
+            module, found = _from_onnx(path, taken)
+        case _:
+            return _from_safetensors(path, told, factory)
+    if "input_shape" in found:
+        found = {**found, "input_shape": from_layout(found["input_shape"], layout)}
     return module, found
 
 
-def _from_onnx(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module | Answerer, dict[str, Any]]:
+def _from_onnx(path: Path, input_shape: Sequence[int] | None) -> _Found:
     """The network itself or, where it has an operator that ModelKeep does not read, a session that only answers."""
     try:
-        return read_onnx(path, card.get("input_shape"))
+        return read_onnx(path, input_shape)
     except UnknownOperation as error:
         try:
             answerer = describe_onnx(path)
@@ -130,33 +166,36 @@ def _from_onnx(path: Path, card: Mapping[str, Any]) -> tuple[nn.Module | Answere
         return answerer, known_about(answerer)
 
 
-def _file(path: Path, *suffixes: str) -> Path:
-    """The path, if a file of one of these kinds is there."""
-    if path.suffix.lower() in _PICKLES or _is_pickle(path):
+def _from_safetensors(path: Path, told: Mapping[str, Any], factory: str | None) -> _Found:
+    tensors, found = _tensors_and_card(path)
+    spec = found.get("architecture") if factory is None else factory
+    if not isinstance(spec, str):
         raise ModelError(
-            f"'{path}' is a pickle: to read it can run whatever code its author put in, so ModelKeep never does. "
-            "Convert it once: `safetensors.torch.save_file(torch.load(path, weights_only=True), "
-            '"model.safetensors")`; then Model.load("package.module:factory", weights="model.safetensors").'
+            f"'{path}' holds weights, but does not say what network they belong to. Name the factory that builds it:",
+            remedy=Remedy(
+                f'Model.load("package.module:factory", weights={str(path)!r}, input_shape=…, classes=…).',
+                f"package.module:factory --weights {path} in place of the file.",
+            ),
         )
+    arguments = {**found.get("arguments", {}), **told.get("arguments", {})}
+    module = build_ours(spec, arguments, path)
+    load_weights(module, tensors, path)
+    return module, {**found, "architecture": spec, "arguments": arguments}
+
+
+def _file(path: Path, *suffixes: str, shape: Sequence[int] | None = None, factory: str | None = None) -> Path:
+    """The path, if a file of one of these kinds is there; `shape` and `factory` make the advice for others exact."""
+    refuse_pickle(path, shape, factory)
     if path.suffix.lower() not in suffixes:
-        raise ModelError(f"Models are read from {', '.join(suffixes)} files or 'package.module:factory'. Got '{path}'.")
+        raise ModelError(
+            f"Models are read from {', '.join(suffixes)} files, folders of Hugging Face or 'package.module:factory'. "
+            f"Got '{path}'."
+        )
     if not path.is_file():
         raise ModelError(f"There is no file '{path}'.")
     if path.stat().st_size == 0:
         raise ModelError(f"'{path}' is empty. Was it copied completely?")
     return path
-
-
-def _is_pickle(path: Path) -> bool:
-    """Whether the content is a pickle, or a zip around one as torch.save writes it, whatever the file is called."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        start = file.read(2)
-    if start == b"PK" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith("/data.pkl") for name in archive.namelist())
-    return start[:1] == b"\x80" and start[1:] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
 def _tensors_and_card(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -169,28 +208,6 @@ def _tensors_and_card(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, An
     if not isinstance(found, dict):
         raise ModelError(f"The ModelKeep header of '{path}' is damaged: its card is {found!r}. Save the model again.")
     return tensors, found
-
-
-def _card(known: dict[str, Any], source: object) -> Card:
-    from pydantic import TypeAdapter, ValidationError
-
-    if known.get("inputs") is not None:  # what follows from it need not be said
-        nest = TypeAdapter(Nest).validate_python(known["inputs"])
-        known = {"bounds": None, **known, "input_shape": (nest.width,)}
-    missing = [name for name in ("input_shape", "classes") if name not in known]
-    if missing:
-        wanted = ", ".join(f"{name}=…" for name in missing)
-        options = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
-        raise InputError(
-            f"'{source}' does not say everything about the model.",
-            remedy=Remedy(f"Add: Model.load(…, {wanted}).", f"Add: {options}."),
-        )
-    try:
-        return TypeAdapter(Card).validate_python({**known, "classes": class_names(known["classes"])})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "card"
-        raise InputError(f"What is known about '{source}' is not valid at {where}: {first['msg']}.") from error
 
 
 def _refuse_damaged(module: nn.Module, source: object) -> None:

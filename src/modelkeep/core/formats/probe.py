@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,8 +20,8 @@ def count_logits(module: nn.Module, input_shape: Sequence[int], dtype: torch.dty
     x = torch.rand(3, *input_shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
     try:
         with torch.no_grad():
-            together: torch.Tensor = module(x)
-            alone = torch.cat([module(x[i : i + 1]) for i in range(3)])
+            together = _logits(module(x))
+            alone = torch.cat([_logits(module(x[i : i + 1])) for i in range(3)])
     except ModelError:
         raise
     except Exception as error:  # whatever torch says about shapes that do not fit
@@ -39,3 +40,11 @@ def count_logits(module: nn.Module, input_shape: Sequence[int], dtype: torch.dty
             f"one batch size or in train mode; export it again: {remedy}"
         )
     return together.shape[1]
+
+
+def _logits(answer: Any) -> torch.Tensor:
+    """The tensor of an answer as Hugging Face gives it, or the answer itself."""
+    found = getattr(answer, "logits", answer)
+    if not isinstance(found, torch.Tensor):
+        raise TypeError(f"the module gives a {type(answer).__name__}")
+    return found

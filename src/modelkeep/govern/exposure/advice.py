@@ -156,7 +156,7 @@ def advise(
     if not most_overhead >= 1:
         raise bad_parameter("advise", "most_overhead", "a factor of at least 1", most_overhead)
     model.require_fit(data)
-    with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+    with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
         with model.frozen(seed):
             chosen, left_out = _places(model, cuts)
         link = link if link is not None else Link.loopback()
