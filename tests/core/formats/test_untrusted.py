@@ -105,7 +105,7 @@ def test_damaged_headers_are_refused(text: str, message: str, tmp_path: Path) ->
         ("their_networks:absent", "cannot be imported"),
         ("absent_package_of_nobody:make", "cannot be imported.*PYTHONPATH"),
         ("their_networks:broken", "raised OSError: no such device"),
-        ("their_networks:number", "must return an nn.Module. Got int"),
+        ("their_networks:number", "must return an nn.Module or a fitted estimator. Got int"),
     ],
 )
 def test_factories_that_do_not_work(spec: str, message: str) -> None:
