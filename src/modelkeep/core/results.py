@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from operator import not_
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 import torch
-from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
 from modelkeep.core.errors import InputError, ResultError
 from modelkeep.core.html import result_html
@@ -129,7 +130,7 @@ class Provenance:
     settings: dict[str, Any] = field(default_factory=dict)
     python: str = ""
     options: str = ""
-    warnings: tuple[str, ...] = ()
+    warnings: Annotated[tuple[str, ...], Field(exclude_if=not_)] = ()
 
 
 @contextmanager
