@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,9 @@ def test_a_packed_model_fits_packed_data() -> None:
     model.require_fit(data)
     with pytest.raises(InputError, match=r"Pack the tensors by name"):
         model.require_fit(Data(torch.zeros(2, 3), torch.tensor([0, 1]), model.classes))
+    turned = replace(data, nest=Nest(NEST.leaves[::-1]))
+    with pytest.raises(InputError, match="in the same order"):
+        model.require_fit(turned)
 
 
 def test_the_fingerprint_knows_the_nest_and_plain_models_keep_theirs() -> None:

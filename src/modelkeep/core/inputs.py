@@ -11,6 +11,7 @@ from modelkeep.core.card import Card, class_names
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, join_names
 from modelkeep.core.examples import read
+from modelkeep.core.nest import Nest
 
 
 def check_inputs(
@@ -49,12 +50,21 @@ def require_fit(card: Card, data: Data) -> None:
             f"The model takes inputs of shape {card.input_shape}, but '{data.name}' has {data.input_shape}."
             f"{_advice(card.inputs is not None)}"
         )
+    if card.inputs is not None and data.nest is not None and _places(data.nest) != _places(card.inputs):
+        raise InputError(
+            f"The model's inputs are packed as {_places(card.inputs)}, but those of '{data.name}' as "
+            f"{_places(data.nest)}. They must be the same, in the same order."
+        )
     numbered = card.classes == class_names(len(card.classes))  # without names of their own, they may mean any
     if len(data.classes) != len(card.classes) or not (numbered or data.classes == card.classes):
         raise InputError(
             f"The model's classes are {join_names(card.classes)}, but those of '{data.name}' are "
             f"{join_names(data.classes)}. They must be the same, in the same order."
         )
+
+
+def _places(nest: Nest) -> list[tuple[str, tuple[int, ...]]]:
+    return [(leaf.name, leaf.shape) for leaf in nest.leaves]
 
 
 def _advice(packed: bool) -> str:
