@@ -61,7 +61,9 @@ def test_a_stack_answers_as_its_networks_do() -> None:
     modules = [convolution().eval() for _ in range(3)]
     x = torch.rand(3, 5, 1, 6, 6)
     with torch.no_grad():
-        found = Stack(modules).eval()(x)
+        stack = Stack(modules)
+        stack.eval()
+        found = stack.answers(x)
         wanted = torch.stack([module(part) for module, part in zip(modules, x, strict=True)])
     torch.testing.assert_close(found, wanted)
 

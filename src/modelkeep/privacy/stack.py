@@ -22,7 +22,7 @@ from modelkeep.training.batches import Batches
 
 
 class Stack(nn.Module):
-    """Networks of one architecture as one module: from `(k, n, ...)` to `(k, n, classes)`."""
+    """Networks of one architecture as one module; `answers` is the pass through all of them."""
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -34,6 +34,11 @@ class Stack(nn.Module):
             self.register_buffer(f"buffer{i}", tensor.detach().clone())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Two zeros for each of the loop's empty examples: a module must answer something, and nothing uses it."""
+        return x.new_zeros(len(x), 2)
+
+    def answers(self, x: torch.Tensor) -> torch.Tensor:
+        """The logits `(k, n, classes)` of inputs `(k, n, ...)`, of which each network gets its own."""
         template = self._template[0].train(self.training)
 
         def run(parameters: dict[str, torch.Tensor], buffers: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -41,8 +46,8 @@ class Stack(nn.Module):
             return logits
 
         parameters, buffers = self._tensors()
-        answers: torch.Tensor = vmap(run, randomness="different")(parameters, buffers, x)
-        return answers
+        logits: torch.Tensor = vmap(run, randomness="different")(parameters, buffers, x)
+        return logits
 
     def unstack(self, modules: Sequence[nn.Module]) -> None:
         """Give each network its own tensors."""
@@ -78,7 +83,8 @@ class StackedCrossEntropy:
         inputs = self.data.rows(index.flatten()).to(self.like.device, self.like.dtype)
         labels = self.data.y[index.flatten()].to(self.like.device)
         prepared = self.like.preprocess(inputs)
-        logits: torch.Tensor = model.module(prepared.reshape(networks, size, *prepared.shape[1:]))
+        assert isinstance(model.module, Stack)
+        logits = model.module.answers(prepared.reshape(networks, size, *prepared.shape[1:]))
         return cross_entropy(logits.flatten(0, 1), labels, reduction="sum") / size
 
 
@@ -110,7 +116,9 @@ def can_stack(model: Model, recipe: Recipe) -> bool:
     try:
         with torch.random.fork_rng(devices=[]):
             x = model.preprocess(model.probe())
-            Stack(modules).train()(torch.stack([x, x])).sum().backward()
+            stack = Stack(modules)
+            stack.train()
+            torch.autograd.backward(stack.answers(torch.stack([x, x])).sum())
     except RuntimeError:  # what vmap says of an operation that it does not know
         return False
     return True

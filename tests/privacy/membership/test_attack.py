@@ -44,7 +44,7 @@ def test_a_network_that_learned_by_heart_gives_its_members_away(name: str, world
     assert found.advantage.value > 0
     assert found.provenance.method == f"membership/{name}"
     assert found.command.endswith(" --seed 0")
-    assert f" --attack {name}" in found.command
+    assert f" --method {name}" in found.command
 
 
 def strangers(world: World, draw: int) -> tuple[Data, Data]:

@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import softplus
 
 from modelkeep.attack.transfer.proxy import new_network
+from modelkeep.core.card import class_names
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
@@ -18,8 +19,20 @@ from modelkeep.training import Recipe, Step, fit
 from modelkeep.training.batches import derive_seed
 
 _LEAST = 1e-3
+_CPU = torch.device("cpu")
 APART = 0.2
 """The share of the hold-out records that the regression does not learn."""
+
+
+@dataclass(frozen=True)
+class _Interface:
+    """What the regression takes and gives: for each class a mean and a deviation."""
+
+    input_shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    bounds: tuple[float, float] | None
+    dtype: torch.dtype
+    device: torch.device
 
 
 @dataclass(frozen=True)
@@ -45,31 +58,31 @@ class Quantile(MembershipAttack):
     through a small CNN, anything else through two dense layers.
     """
 
-    cheap: ClassVar[dict[str, Any]] = {"epochs": 1}
+    cheap: ClassVar[dict[str, Any]] = {"epochs": 12}
 
     epochs: int = setting("Epochs of the regression.", default=30, at_least=1)
 
     def score(self, model: Model, candidates: Data, knowledge: Knowledge, *, seed: int = 0) -> torch.Tensor:
         """The number of standard deviations."""
         held, apart = knowledge.hold_out.split(1 - APART, APART, seed=derive_seed(seed, "apart"))
-        odds = log_odds(probabilities(model, held), held.y)
+        odds, unlearned, own = (log_odds(probabilities(model, d), d.y) for d in (held, apart, candidates))
         centre, scale = odds.mean(), odds.std(correction=0).clamp_min(_LEAST)
-        interface = Model(
-            torch.nn.Identity(), input_shape=model.input_shape, classes=2 * len(model.classes), bounds=model.bounds
+        interface = _Interface(
+            model.input_shape, class_names(2 * len(model.classes)), model.bounds, torch.float32, _CPU
         )
         regression = new_network(interface, held.x, None, derive_seed(seed, "quantile"))
         learned = Data(held.x, held.y, regression.classes, bounds=held.bounds)
         recipe = Recipe(epochs=self.epochs, batch_size=64, learning_rate=2e-3)
         fit(regression, learned, _Likelihood(((odds - centre) / scale).float()), recipe, seed=seed)
 
-        def deviations(data: Data) -> torch.Tensor:
+        def deviations(data: Data, found: torch.Tensor) -> torch.Tensor:
             with torch.no_grad():
                 answers = torch.cat([regression.forward(x) for x, _ in data.batches(512)])
             mean, spread = (part.double() for part in _gaussian(answers, data.y))
-            return ((log_odds(probabilities(model, data), data.y) - centre) / scale - mean) / spread
+            return ((found - centre) / scale - mean) / spread
 
-        usual = deviations(apart)
-        return (deviations(candidates) - usual.median()) / usual.std(correction=0).clamp_min(_LEAST)
+        usual = deviations(apart, unlearned)
+        return (deviations(candidates, own) - usual.median()) / usual.std(correction=0).clamp_min(_LEAST)
 
 
 def _gaussian(answers: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
