@@ -21,6 +21,7 @@ from modelkeep.core.errors import AccessError
 from modelkeep.explain import Influence
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
+from modelkeep.zoo.architectures import text_lstm
 
 __all__ = ["url"]  # a fixture: a small server of the Open Inference Protocol on loopback
 
@@ -245,3 +246,49 @@ def test_a_model_at_a_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert address in block
     monkeypatch.setitem(ENTRIES, title, [(language, block.replace(address, url))])
     check_black_box(make(title))
+
+
+def ask_text(made: dict[str, Any], embedding: str) -> tuple[Any, ...]:
+    """The four questions of a text classifier."""
+    instead = (
+        ("import PGD", "import HotFlip"),
+        ("PGD(radius=0.05, steps=5)", "HotFlip(words=2)"),
+        ("Influence()", f"Influence(slice={embedding!r})"),
+    )
+    return ask(made, instead=instead)
+
+
+def write_reviews() -> Data:
+    """Reviews whose first word says it all."""
+    lines = [f"{('good', 'bad')[i % 2]} film {i % 7},{('yes', 'no')[i % 2]}" for i in range(240)]
+    Path("reviews.csv").write_text("text,label\n" + "\n".join(lines))
+    return datasets.open("reviews.csv", text="text").split(0.5, 0.5, seed=0)[0]
+
+
+def test_an_lstm_over_tokens() -> None:
+    data = write_reviews()
+    assert data.nest is not None
+    torch.manual_seed(0)
+    network = text_lstm(data.nest.leaf("input_ids").size or 0, 2, width=8, hidden=8, dropout=0.0)
+    learn(network, data, 20, inputs=data.nest)
+    audited, attacked, explained, extracted = ask_text(make("An LSTM over tokens", network=network), "embedding")
+    assert accuracy(audited) > 0.9
+    assert attacked.robust_accuracy.value < 0.5  # one word decides
+    assert explained.influence.shape[0] == 8
+    assert extracted.queries == 100
+
+
+def test_a_hugging_face_text_classifier() -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
+    data = write_reviews()
+    assert data.nest is not None
+    leaf = data.nest.leaf("input_ids")
+    size: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "num_labels": 2}
+    config = BertConfig(vocab_size=leaf.size or 0, max_position_embeddings=leaf.shape[0], intermediate_size=16, **size)
+    torch.manual_seed(0)
+    BertForSequenceClassification(config).save_pretrained("bert")
+    made = make("A Hugging Face text classifier")
+    _, attacked, explained, _ = ask_text(made, "bert.embeddings.word_embeddings")
+    assert attacked.adversarial.shape == attacked.original.shape
+    assert explained.influence.shape[0] == 8
