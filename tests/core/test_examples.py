@@ -16,7 +16,7 @@ from torch import nn
 
 from modelkeep.core import examples
 from modelkeep.core.errors import DataError
-from modelkeep.core.examples import Stored, in_parts, mean_and_spread, read, read_ahead
+from modelkeep.core.examples import Stored, in_parts, mean_and_spread, read, read_ahead, rows_at_once
 
 X = torch.rand(7, 3, 2, generator=torch.Generator().manual_seed(0))
 
@@ -180,3 +180,9 @@ def test_moments_of_what_does_not_fit_are_put_together(monkeypatch: pytest.Monke
     torch.testing.assert_close(parts[0], mean, rtol=1e-13, atol=0)
     torch.testing.assert_close(parts[1], spread, rtol=1e-9, atol=0)
     assert source.count == 50
+
+
+def test_large_examples_are_run_few_at_a_time() -> None:
+    assert rows_at_once((3, 32, 32)) == 512
+    assert rows_at_once((3, 224, 224)) == 55
+    assert rows_at_once((3, 10**4, 10**4)) == 1

@@ -8,6 +8,7 @@ from modelkeep.audit.findings import Finding, Section
 from modelkeep.audit.guessing import judge_guessing
 from modelkeep.core import plots
 from modelkeep.core.data import Data
+from modelkeep.core.examples import rows_at_once
 from modelkeep.core.method import declare
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
@@ -21,7 +22,7 @@ class CheckAccuracy:
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Measure on all data."""
-        right = torch.cat([model.predict(x).cpu() == y for x, y in data.batches(512)])
+        right = torch.cat([model.predict(x).cpu() == y for x, y in data.batches(rows_at_once(data.input_shape))])
         accuracy = Estimate.rate(int(right.sum()), len(data))
         counts = data.y.bincount(minlength=len(data.classes))
         recalls = {

@@ -7,6 +7,7 @@ import torch
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.core import plots
 from modelkeep.core.data import Data
+from modelkeep.core.examples import rows_at_once
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
@@ -68,7 +69,7 @@ def _never_vary(data: Data) -> torch.Tensor:
     """Which values of an input are the same in all examples; most data show after a few batches that none are."""
     first = data.rows([0])
     still = torch.ones(data.input_shape, dtype=torch.bool)
-    for x, _ in data.batches(512):
+    for x, _ in data.batches(rows_at_once(data.input_shape)):
         still &= (x == first).all(dim=0)
         if not still.any():
             break

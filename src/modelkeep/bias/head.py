@@ -13,7 +13,7 @@ from torch import nn
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError
-from modelkeep.core.examples import in_parts
+from modelkeep.core.examples import in_parts, rows_at_once
 from modelkeep.core.model import Model
 
 BATCH = 512
@@ -58,11 +58,12 @@ def features_at(model: Model, data: Data, slice: str | None) -> tuple[str, torch
     With `slice=None`, the features are what the linear head sees, or the input where there is no such head.
     """
     model.require_fit(data)
+    size = rows_at_once(data.input_shape, BATCH)
     head = find_head(model) if slice is None else None
     if head is not None:
         layer = model.module.get_submodule(head.name)
         features, logits = [], []
-        for part in in_parts(data.x, BATCH):
+        for part in in_parts(data.x, size):
             with _record_layers([layer]) as seen:
                 logits.append(model.logits(part))
             ((before, after),) = seen[layer]
@@ -74,8 +75,8 @@ def features_at(model: Model, data: Data, slice: str | None) -> tuple[str, torch
     place = "input" if slice is None else slice
     cut = model.slice(place)
     with torch.no_grad():
-        found = [cut.h(model.check_inputs(part)).value.flatten(1) for part in in_parts(data.x, BATCH)]
-    return place, torch.cat(found), torch.cat([model.logits(part) for part in in_parts(data.x, BATCH)])
+        found = [cut.h(model.check_inputs(part)).value.flatten(1) for part in in_parts(data.x, size)]
+    return place, torch.cat(found), torch.cat([model.logits(part) for part in in_parts(data.x, size)])
 
 
 def with_head(model: Model, head: Head, weight: torch.Tensor, bias: torch.Tensor) -> Model:

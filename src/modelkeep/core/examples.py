@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import prod
 from typing import Any, Protocol
@@ -137,6 +137,11 @@ def in_parts(x: torch.Tensor, size: int | None = None) -> Iterator[torch.Tensor]
     if size is None:
         size = max(1, PART_BYTES // (4 * max(1, prod(x.shape[1:]))))
     yield from read_ahead(torch.split(x, size))
+
+
+def rows_at_once(shape: Sequence[int], most: int = 512) -> int:
+    """How many examples of `shape` to run at once: `most`, or fewer large ones. A pass holds a batch several times."""
+    return min(most, max(1, 2**25 // (4 * max(1, prod(shape)))))
 
 
 def read_ahead(parts: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from modelkeep.core.errors import DataError
 
 # Pages that were read stay mapped, and count as this process's memory, until it gives them back.
-_GIVE_BACK = 2**26
+_GIVE_BACK = 2**24
 
 # What safetensors and numpy call the same type.
 _SAFETENSORS = {
