@@ -28,6 +28,8 @@ def _with_out(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 # What a verb must be told so that --out is the next thing that is wrong. No model and no data are there.
 NEEDED = {
     "demo": [],
+    "describe": ["none.onnx"],
+    "convert": ["none.pt"],
     "certify train": ["none.onnx", "--data", "digits", "--radius", "1"],
     "certify model": ["none.onnx", "--data", "digits", "--radius", "1"],
     "attack": ["none.onnx", "--data", "digits", "--radius", "1"],

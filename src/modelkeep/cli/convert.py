@@ -27,7 +27,7 @@ def convert(
         str | None, typer.Option(help="What builds the network of a state dict: package.module:factory.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The .safetensors or .pt2 file; else NAME.safetensors beside the source.")
+        Path | None, typer.Option(help="The file for the model, .safetensors or .pt2; else beside the source.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the summary.")] = False,
 ) -> None:
@@ -45,9 +45,11 @@ def convert(
     * `modelkeep convert model.safetensors --out model.pt2`
     """
     from modelkeep import Model
+    from modelkeep.cli.checks import check_out_file
     from modelkeep.core.conversion import read_foreign, write_pt2
     from modelkeep.core.errors import InputError
 
+    check_out_file(out)
     target = out if out is not None else _beside(source)
     if target.suffix not in (".safetensors", ".pt2"):
         raise InputError(f"A model is written as a .safetensors or .pt2 file. Got --out {target}.")

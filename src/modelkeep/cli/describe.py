@@ -27,7 +27,7 @@ def describe(
     *,
     options: ModelOptions,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the description; else NAME.toml beside the model.")
+        Path | None, typer.Option(help="The file for the description; else NAME.toml beside the model.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
@@ -43,10 +43,12 @@ def describe(
     * `modelkeep describe mine:network --weights mine.safetensors --input-shape 3,64,64 --classes cat,dog`
     """
     from modelkeep import Model
+    from modelkeep.cli.checks import check_out_file
     from modelkeep.core import formats
     from modelkeep.core.formats.reading import COUNTED
     from modelkeep.core.model_file import find_description
 
+    check_out_file(out)
     if ":" in model:
         sys.path.append(str(Path.cwd()))  # last: a file in this folder must not pass for a library
     said = options.description(model)
