@@ -1,4 +1,4 @@
-"""The gallery, docs/guides/gallery.md, as it stands: each model through audit, attack, explain and extract."""
+"""The gallery, docs/gallery.md, as it stands: each model through audit, attack, explain and extract."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from modelkeep.zoo.architectures import text_lstm
 
 __all__ = ["url"]  # a fixture: a small server of the Open Inference Protocol on loopback
 
-PAGE = Path(__file__).parent.parent / "docs" / "guides" / "gallery.md"
+PAGE = Path(__file__).parent.parent / "docs" / "gallery.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VERBS = ("audit", "attack", "explain", "extract")
 

@@ -17,6 +17,7 @@ from torch import nn
 from explain.networks import CLASSES, Offsets, noise, seeded, smooth_network, tabular
 from modelkeep import Data, Model, Preprocessing
 from modelkeep.core.errors import InputError, ModelError, SliceError
+from modelkeep.core.nest import Leaf, Nest
 from modelkeep.explain import (
     ClassScore,
     Contrast,
@@ -287,3 +288,20 @@ def test_data_must_be_the_models(small_cnn: Model) -> None:
     other = Data(torch.rand(2, 1, 8, 8), torch.tensor([0, 1]), ("a", "b", "c", "d"))
     with pytest.raises(InputError, match="classes"):
         Influence()(small_cnn, other, seed=0)
+
+
+def test_token_ids_have_no_influence_and_the_embedding_is_named() -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words, self.head = nn.Embedding(9, 3), nn.Linear(3, 2)
+
+        def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.head(self.words(input_ids).mean(dim=1))
+            return logits
+
+    model = Model(Words(), inputs=Nest((Leaf("input_ids", (4,), "token", 9),)), classes=2)
+    ids = torch.tensor([[1.0, 2.0, 3.0, 0.0]])
+    with pytest.raises(InputError, match=r"Influence\(slice='words'\)"):
+        Influence()(model, ids)
+    assert Influence(slice="words")(model, ids).influence.shape == (1, 4, 3)

@@ -87,7 +87,8 @@ def describe_estimator(estimator: Any) -> Answerer:
     name = type(estimator).__name__
     if is_regressor(estimator):
         raise ModelError(
-            f"{name} is a regression. ModelKeep works on classifiers: see 'Supported' in docs/guides/models.md."
+            f"{name} is a regression. ModelKeep works on classifiers: see 'Supported and not supported' in "
+            "docs/formats.md."
         )
     try:
         check_is_fitted(estimator)

@@ -30,7 +30,8 @@ _MODULES: dict[type, Head] = {
 # They move or round numbers one by one, so what they do to probabilities can be done to the logits.
 _SHAPES = ("squeeze", "unsqueeze", "view", "reshape", "flatten", "contiguous", "__getitem__", "select", "to", "float")
 _SUPPORTED = (
-    "ModelKeep works on classifiers, which give one logit per class; docs/guides/models.md, 'Supported', lists them."
+    "ModelKeep works on classifiers, which give one logit per class; docs/formats.md, 'Supported and not supported', "
+    "lists them."
 )
 
 

@@ -8,6 +8,7 @@ import torch
 
 from modelkeep.core import progress
 from modelkeep.core.data import Data
+from modelkeep.core.embedding import find_embedding
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.core.examples import Stored, in_parts
 from modelkeep.core.method import declare, setting
@@ -50,6 +51,11 @@ class Influence:
             model.require_fit(data)
         if isinstance(self.distribution, DataSet) and self.distribution.of is not None:
             data = _of_class(model, data, self.distribution.of)
+        if self.slice == "input" and model.nest is not None and all(leaf.kind != "real" for leaf in model.nest.leaves):
+            raise InputError(
+                "Token ids, masks and whole numbers have no gradient. Explain a text at its embedding: "
+                f"Influence(slice={find_embedding(model)!r})."
+            )
         x = data.x if isinstance(data, Data) else data
         if not isinstance(x, Stored):  # what is stored is checked part by part
             x = model.check_inputs(x)

@@ -91,7 +91,7 @@ def test_what_is_no_classifier_is_refused_by_name(
     (tmp_path / "config.json").write_text(json.dumps(told))
     with pytest.raises(ModelError, match=message) as refused:
         read(tmp_path, card={})
-    assert "docs/guides/models.md" in str(refused.value)
+    assert "docs/formats.md" in str(refused.value)
 
 
 def test_a_head_without_weights_is_not_drawn_at_random(bert: Path, tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def _factory(config: Mapping[str, Any], folder: Path) -> str:
 def _unsupported(folder: Path, why: str) -> str:
     return (
         f"'{folder}' is made for {why}. ModelKeep takes classifiers: one answer out of two or more classes. What is "
-        'supported and what is not, and why: docs/guides/models.md, "Supported and not supported".'
+        'supported and what is not, and why: docs/formats.md, "Supported and not supported".'
     )
 
 
