@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -12,8 +12,10 @@ from torch import nn
 from modelkeep.core.adapter import Adapter
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
-from modelkeep.core.model import Model
 from modelkeep.core.nest import Leaf, Nest
+
+if TYPE_CHECKING:
+    from modelkeep.core.model import Model
 
 EMBEDDING = "embedding"
 """The leaf of a model at its embedding that holds the embedded tokens."""
@@ -94,7 +96,7 @@ def at_embedding(model: Model) -> Model:
     width = int(model.module.get_parameter(f"{place}.weight").shape[1])
     nest = Nest((*model.nest.leaves, Leaf(EMBEDDING, (*leaf.shape, width))))
     module = AtEmbedding(model.module, place, nest)
-    return Model(module, inputs=nest, classes=model.classes, device=model.device)
+    return type(model)(module, inputs=nest, classes=model.classes, device=model.device)
 
 
 def embed(model: Model, data: Data) -> Data:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from modelkeep.core import formats, inputs, modes, slices
+from modelkeep.core import embedding, formats, inputs, modes, slices
 from modelkeep.core.adapter import Adapter, adapt, owner_of
 from modelkeep.core.answerers import open_answerer
 from modelkeep.core.black_box import Access, Gives, access_of, require_access
@@ -238,15 +238,11 @@ class Model:
 
     def at_embedding(self) -> Model:
         """The model as a function of its embedded tokens. See `modelkeep.core.embedding.at_embedding`."""
-        from modelkeep.core.embedding import at_embedding
-
-        return at_embedding(self)
+        return embedding.at_embedding(self)
 
     def embed(self, data: Data) -> Data:
         """The data for `at_embedding()`: each token with its embedding beside it."""
-        from modelkeep.core.embedding import embed
-
-        return embed(self, data)
+        return embedding.embed(self, data)
 
     def probe(self) -> torch.Tensor:
         """Two inputs `(2, *input_shape)` of seeded noise within the bounds, to try the network on."""
