@@ -47,8 +47,12 @@ def describe(
     from modelkeep.core import formats
     from modelkeep.core.formats.reading import COUNTED
     from modelkeep.core.model_file import find_description
+    from modelkeep.zoo import pretrained
 
     check_out_file(out)
+    if model in pretrained.names():
+        typer.echo(f"{model} comes with ModelKeep, which knows all about it: {pretrained.load(model)}")
+        return
     if ":" in model:
         sys.path.append(str(Path.cwd()))  # last: a file in this folder must not pass for a library
     said = options.description(model)
