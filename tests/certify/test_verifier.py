@@ -123,7 +123,8 @@ ACTIVATIONS: dict[str, nn.Module] = {
 
 @pytest.mark.parametrize("name", list(ACTIVATIONS))
 def test_activations_are_torchs_and_no_steeper_than_their_slope(name: str) -> None:
-    model = Model(ACTIVATIONS[name], input_shape=(4001,), classes=4001, bounds=None)
+    model = Model(nn.Identity(), input_shape=(4001,), classes=4001, bounds=None)
+    model.module = ACTIVATIONS[name].eval()  # as it is: a network that ends in sigmoids is taken for a multi-label one
     network = Network([asdict(operation) for operation in trace_operations(model)], {})
     x = torch.linspace(-25, 25, 4001)
     made = network.logits(x[None].numpy())[0]
@@ -399,5 +400,5 @@ def test_as_a_module_it_does_not_load_torch(handed: Handed) -> None:
     )
     command = [sys.executable, "-c", program, str(handed.certificate), "--weights", str(handed.weights)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 3, ran.stderr  # not everything was shown
     assert "not shown: logits" in ran.stdout

@@ -38,5 +38,5 @@ def test_the_settings_of_a_method_are_shown() -> None:
 
 
 def test_an_unknown_family_is_refused() -> None:
-    with pytest.raises(InputError, match=r"There is no family 'dance'\. There are: "):
+    with pytest.raises(InputError, match=r"There is no family 'dance'\. Did you mean 'defence'\? There are: "):
         run("dance")

@@ -9,17 +9,17 @@ from pathlib import Path
 from processes import PATIENCE
 
 CALLEE = """
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
-@compiled
+@compile_loop
 def inner(x):
     return x + {step}
 """
 CALLER = """
 from callee import inner
-from modelkeep.guard.machine_code import compiled
+from modelkeep.guard.machine_code import compile_loop
 
-@compiled
+@compile_loop
 def outer(x):
     return inner(x)
 """

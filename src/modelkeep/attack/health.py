@@ -71,7 +71,7 @@ class Health:
 def note_blind_success(blind: str, solved: int, contested: int) -> str | None:
     """The note where a `blind` attack, which sees no gradient, `solved` what the gradient attacks could not.
 
-    >>> beaten("Square", 9, 100)
+    >>> note_blind_success("Square", 9, 100)
     'masked gradients suspected: Square, which sees no gradient, solved 9 of 100 that the gradient attacks could not'
     """
     if solved < 3 or solved <= 0.02 * contested:

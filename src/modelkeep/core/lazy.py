@@ -22,6 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from modelkeep.core.sources import parse
+
 
 def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions `__getattr__` and `__dir__` of `package`.
@@ -52,7 +54,7 @@ def _homes(package: str) -> dict[str, tuple[str, str]]:
     source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
     return {
         alias.asname or alias.name: (statement.module, alias.name)
-        for block in ast.parse(source).body
+        for block in parse(source)
         if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"
         for statement in block.body
         if isinstance(statement, ast.ImportFrom) and statement.module is not None

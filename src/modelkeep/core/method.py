@@ -121,7 +121,7 @@ def declare(
     ...     size: float = setting("How far.", default=0.1, above=0)
     >>> Nudge(size=-1)
     Traceback (most recent call last):
-    modelkeep.core.errors.InputError: The 'size' parameter of Nudge must be above 0. Got -1 instead.
+    modelkeep.core.errors.ParameterError: The 'size' parameter of Nudge must be above 0. Got -1 instead.
     """
 
     def decorate(thing: T) -> T:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from modelkeep.core.errors import InputError, MissingExtra, ModelKeepError, did_you_mean
-from modelkeep.core.sources import module_text, search
+from modelkeep.core.sources import module_text, parse_call, search
 
 _ENTRY_POINTS = "modelkeep.methods"
 """The group under which another package adds methods: `"attack.my-attack" = "my_package.my_module:MyAttack"`."""
@@ -143,8 +143,7 @@ def _of_other_packages() -> Iterator[Declaration]:
 
 
 def _declaration(module: str, match: re.Match[str]) -> Declaration:
-    call = ast.parse(f"declare({match['arguments']})", mode="eval").body
-    assert isinstance(call, ast.Call)
+    call = parse_call(f"declare({match['arguments']})")
     family, name = (ast.literal_eval(argument) for argument in call.args)
     told = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords if word.arg != "kw_only"}
     told.setdefault("does", (match["does"] or "").strip())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
+
+_ONE_AT_A_TIME = Lock()
 
 
 @cache
@@ -40,3 +44,24 @@ def search(pattern: re.Pattern[str], word: str) -> Iterator[tuple[str, re.Match[
         if word in text:
             for match in pattern.finditer(text):
                 yield module, match
+
+
+def parse(source: str | bytes) -> list[ast.stmt]:
+    """The statements of a source text.
+
+    Python 3.11 counts the depth of all parses in one place: two threads that parse at the same moment can make it raise
+    a SystemError (CPython issue 106905). Ours take turns, and one that met another library's is tried again.
+    """
+    with _ONE_AT_A_TIME:
+        try:
+            return ast.parse(source).body
+        except SystemError:
+            return ast.parse(source).body
+
+
+def parse_call(source: str) -> ast.Call:
+    """The one call that a text consists of."""
+    (statement,) = parse(source)
+    assert isinstance(statement, ast.Expr)
+    assert isinstance(statement.value, ast.Call)
+    return statement.value

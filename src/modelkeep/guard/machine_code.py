@@ -37,4 +37,4 @@ def compile_loop(loop: Callable[P, R]) -> Callable[P, R]:
 def _sources() -> str:
     """The hash of all files with compiled loops."""
     files = [path.read_bytes() for path in sorted(FOLDER.rglob("*.py"))]
-    return sha256(b"\0".join(file for file in files if b"@compiled" in file)).hexdigest()
+    return sha256(b"\0".join(file for file in files if b"@compile_loop" in file)).hexdigest()

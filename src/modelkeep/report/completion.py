@@ -149,7 +149,7 @@ def _rate(price: Price) -> str:
 def _duration(seconds: float) -> str:
     """Seconds as a person reads them.
 
-    >>> duration(0.5), duration(90), duration(9000)
+    >>> _duration(0.5), _duration(90), _duration(9000)
     ('0.50 s', '1.5 min', '2.5 h')
     """
     if seconds < 60:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from weakref import WeakKeyDictionary
 
+from modelkeep.core.sources import parse
 from modelkeep.core.version import __version__
 
 File = tuple[str, int, int]
@@ -135,7 +136,7 @@ def hash_code(source: str | bytes, function: str = "") -> str:
     >>> hash_code("x = 1  # why") == hash_code("x = 1")
     True
     """
-    body = ast.parse(source).body
+    body = parse(source)
     if function:
         body = _used_by(function, body)
     return sha256(_text(body).encode()).hexdigest()[:16]

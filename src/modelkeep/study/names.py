@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from modelkeep.core.errors import InputError, StudyError, bad_parameter
-from modelkeep.core.sources import module_text, module_texts
+from modelkeep.core.sources import module_text, module_texts, parse_call
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -123,7 +123,6 @@ def search(name: str, home: str = "") -> tuple[str, TrialName] | None:
 
 def _find_declared(text: str) -> Iterator[tuple[str, TrialName]]:
     for match in _DECLARED.finditer(text):
-        call = ast.parse(f"trial({match['arguments']})", mode="eval").body
-        assert isinstance(call, ast.Call)
+        call = parse_call(f"trial({match['arguments']})")
         given = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
         yield match["function"], TrialName(ast.literal_eval(call.args[0]), **given)

@@ -97,6 +97,7 @@ def test_asks_no_more_than_it_says_and_needs_no_gradient() -> None:
 
     module = Unwilling()
     model = Model(module, input_shape=(4,), classes=2)
+    module.asked = 0  # without the probe that a model is tried on when it is made
     data = Data(
         torch.rand(7, 4), torch.ones(7, dtype=torch.int64), model.classes
     )  # one value cannot move the mean so far

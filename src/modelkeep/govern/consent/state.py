@@ -61,7 +61,7 @@ class ConsentState:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     state = ConsentState(Path(folder) / "consent.sqlite3")
     ...     state.withdraw("the contract has ended", "train")
-    ...     state.withdrawn("train"), state.withdrawn("infer")
+    ...     state.withdrawal("train"), state.withdrawal("infer")
     ...     state.close()
     ('the contract has ended', None)
     """

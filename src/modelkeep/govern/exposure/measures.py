@@ -28,7 +28,7 @@ def relative_error(truth: torch.Tensor, guess: torch.Tensor, mean: torch.Tensor,
 def reidentification_rate(truth: torch.Tensor, guess: torch.Tensor) -> Estimate:
     """How often the nearest of the n true inputs is the reconstruction's own; guessing gives 1/n.
 
-    >>> reidentified(torch.eye(4), torch.eye(4)).value
+    >>> reidentification_rate(torch.eye(4), torch.eye(4)).value
     1.0
     """
     nearest = torch.cdist(guess.flatten(1), truth.flatten(1)).argmin(dim=1)

@@ -98,7 +98,7 @@ class Endpoint:
 def _parse_address(address: str) -> tuple[str, int]:
     """Host and port.
 
-    >>> parse_address("127.0.0.1:7000"), parse_address("[::1]:7000")
+    >>> _parse_address("127.0.0.1:7000"), _parse_address("[::1]:7000")
     (('127.0.0.1', 7000), ('::1', 7000))
     """
     host, _, port = address.rpartition(":")

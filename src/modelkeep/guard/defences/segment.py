@@ -18,7 +18,7 @@ def move_toward(predictions: Predictions, targets: NDArray[Any], epsilon: float)
     the label. All points of a segment then keep it, and rounding goes back towards the clean prediction.
 
     >>> from modelkeep.guard.grid import confidences, snap
-    >>> confidences(toward(snap(np.array([[0.75, 0.25]])), np.array([[1.0, 0.0]]), epsilon=0.25))
+    >>> confidences(move_toward(snap(np.array([[0.75, 0.25]])), np.array([[1.0, 0.0]]), epsilon=0.25))
     array([[0.875, 0.125]], dtype=float32)
     """
     answers = np.empty_like(predictions.units)

@@ -16,7 +16,7 @@ Sealed = tuple[bytes, bytes]  # the row, and its seal
 def pack_row(units: NDArray[np.int32], *place: object) -> Sealed:
     """A row as bytes, with the seal that binds it to its place.
 
-    >>> packed(np.array([1, -1], dtype=np.int32), "epoch", 0)[0].hex()
+    >>> pack_row(np.array([1, -1], dtype=np.int32), "epoch", 0)[0].hex()
     '01000000ffffffff'
     """
     if units.ndim != 1 or units.dtype != np.int32 or not len(units):

@@ -45,7 +45,7 @@ def draw_encounters(n: int, seed: int) -> Data:
     (Of all encounters nine in ten need no turn: a network that always says so would look good.) As for ACAS Xu's
     networks, every input is scaled to an interval of length 1 around 0.
 
-    >>> encounters(10, seed=0).y.bincount()
+    >>> draw_encounters(10, seed=0).y.bincount()
     tensor([2, 2, 2, 2, 2])
     """
     if n < 1 or n % len(DIRECTIVES):

@@ -23,7 +23,7 @@ REACH = 0.24
 def draw_points(n: int, seed: int) -> Data:
     """`n` points, as many of each class, spread evenly over its disc: `x: (n, 2)` in [0, 1].
 
-    >>> overlapping(8, seed=0).y.tolist()
+    >>> draw_points(8, seed=0).y.tolist()
     [0, 1, 2, 3, 0, 1, 2, 3]
     """
     if n < 1:

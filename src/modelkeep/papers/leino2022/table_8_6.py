@@ -90,9 +90,7 @@ def _omniscient(members: Data, non_members: Data, population: GaussianClasses) -
 def trials(size: Size, seed: int) -> Sequence[Trial]:
     """A trial per size and repetition."""
     return [
-        Trial.of(attack, {"n": n, "epochs": EPOCHS, "shadows": 10}, SEEDS[size] * seed + i)
-        for n in PAPER
-        for i in range(SEEDS[size])
+        Trial.of(attack, {"n": n, "epochs": EPOCHS, "shadows": 10}, seed + i) for n in PAPER for i in range(SEEDS[size])
     ]
 
 

@@ -89,7 +89,7 @@ def attack(*, seed: int, dataset: str, epochs: int, shadows: int) -> dict[str, A
 def trials(size: Size, seed: int) -> Sequence[Trial]:
     """A trial per set and split."""
     return [
-        Trial.of(attack, {"dataset": dataset, "epochs": EPOCHS, "shadows": 16}, REPEATS[size] * seed + i)
+        Trial.of(attack, {"dataset": dataset, "epochs": EPOCHS, "shadows": 16}, seed + i)
         for dataset in PAPER
         for i in range(REPEATS[size])
     ]

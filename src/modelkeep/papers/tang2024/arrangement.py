@@ -72,7 +72,7 @@ def _restrict(data: Data, names: list[str] | tuple[str, ...]) -> Data:
     """Only the examples of the classes `names`, which are then all classes there are.
 
     >>> data = Data(torch.eye(3), torch.arange(3), ("a", "b", "c"))
-    >>> restricted(data, ["c", "a"]).y
+    >>> _restrict(data, ["c", "a"]).y
     tensor([1, 0])
     """
     new = torch.full((len(data.classes),), -1)

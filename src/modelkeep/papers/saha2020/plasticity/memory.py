@@ -37,7 +37,7 @@ def find_capacity(holds: Callable[[int], bool], start: int) -> tuple[int, int]:
 
     As if a network that holds n holds fewer too. Nothing held at all is `(0, 1)`.
 
-    >>> capacity(lambda n: n <= 70, start=16)
+    >>> find_capacity(lambda n: n <= 70, start=16)
     (68, 72)
     """
     held, failed = 0, start

@@ -47,7 +47,7 @@ Scene = tuple[Thing, ...]
 def draw_scene(random: Random, fewest: int = 3, most: int = 6) -> Scene:
     """A scene of `fewest` to `most` things that all can be seen, no two of them alike.
 
-    >>> scene(Random(0)) == scene(Random(0))
+    >>> draw_scene(Random(0)) == draw_scene(Random(0))
     True
     """
     count = random.randint(fewest, most)
