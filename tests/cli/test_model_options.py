@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
+from torch import nn
+from torch.export import Dim
 
 from cli.running import Run
-from modelkeep import cli
-from modelkeep.cli.model_options import ModelOptions
+from modelkeep import Model, cli
+from modelkeep.cli.model_options import ModelOptions, learn_encoder, model_and_data
 from modelkeep.core.errors import InputError
 
 VERBS = ["audit", "attack", "explain", "harden", "bias", "extract", "complete", "certify model", "certify train",
@@ -77,3 +80,21 @@ def test_a_verb_reads_model_and_table_as_the_options_say(modelkeep: Run, tmp_pat
     run = modelkeep("audit", "lines:network", "--data", "table.csv", "--examples", "8", *told)
     assert run.code == 0, run.err
     assert "100.0%" in (tmp_path / "modelkeep-out" / "report.html").read_text()
+
+
+def test_gaps_are_filled_from_the_training_table_and_not_from_the_one_that_is_examined(tmp_path: Path) -> None:
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("a,b,label\n1,1,no\n1,2,yes\n1,3,no\n,4,yes\n")
+    test.write_text("a,b,label\n9,1,no\n9,2,yes\n,3,no\n")
+    options = ModelOptions(missing="fill")
+    said = options.said()
+    learned = learn_encoder(str(train), said)
+    assert learned is not None
+    model = Model(nn.Linear(len(learned.features), 2), input_shape=(len(learned.features),), classes=("no", "yes"))
+    torch.export.save(
+        torch.export.export(model.module, (torch.rand(2, *model.input_shape),), dynamic_shapes=({0: Dim("n")},)),
+        tmp_path / "model.pt2",
+    )
+    _, examined = model_and_data(str(tmp_path / "model.pt2"), str(test), options, str(train))
+    column = (examined.features or ()).index("a")
+    assert examined.x[2, column] == 1.0, "the mean of the training table; that of the examined one is 9"

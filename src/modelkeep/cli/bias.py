@@ -64,7 +64,7 @@ def bias(
     if save is not None and save.suffix != ".safetensors":
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     check_out(out)
-    loaded, examined = model_and_data(model, data, options)
+    loaded, examined = model_and_data(model, data, options, train)
     chosen_on = None
     if mitigate is not None:
         why = "--mitigate chooses features on"

@@ -16,6 +16,7 @@ from modelkeep.cli.model_options import (
     ModelSource,
     Seed,
     in_classes_of,
+    learn_encoder,
     model_and_data,
     open_data,
     save_beside,
@@ -183,7 +184,7 @@ def train(
     from modelkeep.training import Linear, Recipe
 
     check_out(out)
-    trained, examined = _to_train(model, data, options)
+    trained, examined = _to_train(model, data, options, learned)
     promise = parse_guarantee(guarantee, trained.classes)
     size = radius.of(examined)
     _make_folder(out)
@@ -215,16 +216,16 @@ def train(
     )
 
 
-def _to_train(model: str, data: str, options: ModelOptions) -> tuple[Model, Data]:
+def _to_train(model: str, data: str, options: ModelOptions, train: str | None) -> tuple[Model, Data]:
     """The model, new where one of our architectures was named, and the data to measure it on."""
     from modelkeep import Model
     from modelkeep.core.formats.factory import OURS
     from modelkeep.zoo import architectures
 
     if model not in architectures.names():
-        return model_and_data(model, data, options)
+        return model_and_data(model, data, options, train)
     said = options.said()
-    examined = open_data(data, said, part="test")
+    examined = open_data(data, said, part="test", encoder=learn_encoder(train, said))
     arguments = {"input_shape": list(examined.input_shape), "classes": len(examined.classes)}
     return Model.load(f"{OURS}:{model}", like=examined, device=said.device, arguments=arguments), examined
 

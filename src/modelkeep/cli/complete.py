@@ -91,7 +91,7 @@ def complete(
         raise InputError("Retraining needs the training data: name it with --train.")
     asked = None if price is None else Price(price, currency)
     check_out(out)
-    loaded, judged = model_and_data(model, data, options)
+    loaded, judged = model_and_data(model, data, options, train)
     loaded.require_fit(judged)
     said = options.description(model)
     card = said.card()

@@ -31,7 +31,9 @@ def convert(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the summary.")] = False,
 ) -> None:
-    """Convert a model once, so that every verb reads it. No code of the source is run, and no pickle is opened.
+    """Convert a model once, so that every verb reads it. No code of the source is run.
+
+    Of a .pt, torch reads tensors only (`weights_only`).
 
     A pickled module, a TorchScript program and a pickled estimator cannot be converted without running them: for each,
     the lines are printed that its owner runs where it was made. Examples:

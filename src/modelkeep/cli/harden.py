@@ -104,7 +104,7 @@ def harden(
     if defence and not compare:
         raise InputError("--defence belongs to --compare: it names the defences to compare.")
     check_out(out)
-    loaded, examined = model_and_data(model, data, options)
+    loaded, examined = model_and_data(model, data, options, train)
     loaded.require_fit(examined)
     size = radius.of(examined)
     examined = examined.sample(min(examples, len(examined)), seed)

@@ -152,8 +152,12 @@ def with_model_options(verb: Callable[..., None]) -> Callable[..., None]:
     return filled
 
 
-def model_and_data(model: str, data: str, options: ModelOptions) -> tuple[Model, Data]:
-    """The model and the data (of a built-in set: its test part) that the user named."""
+def model_and_data(model: str, data: str, options: ModelOptions, train: str | None = None) -> tuple[Model, Data]:
+    """The model and the data (of a built-in set: its test part) that the user named.
+
+    Where the model brings no encoder of tables, that of the training data counts, if they are given: values that fill
+    gaps must not come from the data that the outcome is measured on.
+    """
     from modelkeep import Model
     from modelkeep.core import formats
     from modelkeep.zoo import pretrained
@@ -178,7 +182,7 @@ def model_and_data(model: str, data: str, options: ModelOptions) -> tuple[Model,
         part="test",
         shape=shape or own.get("input_shape"),
         tokenizer=tokenizer,
-        encoder=_find_encoder(model, said),
+        encoder=_find_encoder(model, said) or learn_encoder(train, said),
     )
     loaded = Model.load(
         model, weights=said.weights, like=examined, describe=options.describe, device=said.device, **card
@@ -277,6 +281,13 @@ def _find_tokenizer(model: str, said: Description) -> Path | None:
             if place.is_file():
                 return place
     return None
+
+
+def learn_encoder(train: str | None, said: Description) -> Encoder | None:
+    """What makes numbers of the training table, if there is one."""
+    if train is None or said.text is not None or Path(train).suffix.lower() not in (".csv", ".parquet"):
+        return None
+    return open_data(train, said, part="train").encoder
 
 
 def _find_encoder(model: str, said: Description) -> Encoder | None:
