@@ -97,15 +97,17 @@ EXPORTS = {
         execute find_thing tokens
     """,
     "privacy": """
-        DPSGD RMIA BayesianWhiteBox Entropy FindWeightLeak InvertModel Inverted Knowledge LearnedWhiteBox LiRA Loss
-        Membership MembershipAttack ModifiedEntropy Naive Noise PrivatelyTrained Quantile ShadowClassifier Shadows
-        WeightLeak train_shadows
+        DPSGD RMIA AuditEpsilon AuditedEpsilon BayesianWhiteBox Entropy FindWeightLeak InvertModel Inverted Knowledge
+        LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy Naive Noise PrivatelyTrained Quantile
+        ShadowClassifier Shadows WeightLeak train_shadows
     """,
     "privacy.membership": """
         RMIA BayesianWhiteBox Entropy Knowledge LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy
         Naive Noise Quantile ShadowClassifier
     """,
-    "privacy.private_training": "DPSGD PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for",
+    "privacy.private_training": """
+        DPSGD AuditEpsilon AuditedEpsilon PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for
+    """,
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture PrivacyReport Table attack_page bias_page
         completion_page explain_examples explanations_page hardening_page measure_bias measure_privacy privacy_page

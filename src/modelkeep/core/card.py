@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from modelkeep.core.errors import InputError
+from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.nest import Nest
 
 Layout = Literal["channels-first", "channels-last"]
@@ -57,7 +58,8 @@ class Card:
     """Input shape, class names, preprocessing, and the range `bounds` that inputs lie in (None: no range).
 
     `architecture` and `arguments` say how to build the module again: `package.module:factory(**arguments)`. `inputs`
-    says what is packed in an input, where the module takes several tensors by name.
+    says what is packed in an input, where the module takes several tensors by name. `guarantee` is what a private
+    training promised; any further training ends it.
 
     A field that was added after 0.1.0 is marked as `later`: at its default it is neither written nor hashed, so that
     the fingerprints of earlier models stay.
@@ -70,6 +72,7 @@ class Card:
     architecture: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
     inputs: Nest | None = field(default=None, metadata={"later": True})
+    guarantee: Guarantee | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
         if not self.input_shape or any(size < 1 for size in self.input_shape):

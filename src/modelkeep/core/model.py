@@ -21,6 +21,7 @@ from modelkeep.core.card import Card, Preprocessing, class_names, shape_of
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelError, unknown_class
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.html import model_html
 from modelkeep.core.nest import Nest
 from modelkeep.core.slices.pieces import Piece, pieces
@@ -51,6 +52,7 @@ class Model:
         bounds: tuple[float, float] | None = (0.0, 1.0),
         architecture: str | None = None,
         arguments: dict[str, Any] | None = None,
+        guarantee: Guarantee | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
         if inputs is not None and inputs.free() is not None:
@@ -63,6 +65,7 @@ class Model:
             architecture,
             dict(arguments or {}),
             inputs,
+            guarantee,
         )
         # The parameters that a factory drew at random, until they are trained.
         self.untrained: tuple[str, ...] = ()

@@ -124,6 +124,7 @@ def harden(
         plain = _plain_seconds(model, data, recipe, held_out, seed)
         after = attack(trained, held_out, seed=seed)
         load_into(model.module, tensors_of(trained.module))
+        model.card = trained.card  # without the guarantee of an earlier private training
         declared = declaration_of(method)
         return Hardened(
             provenance=provenance(),

@@ -109,6 +109,7 @@ Shokri2017 | Reza Shokri et al. | Membership inference attacks against machine l
 Simonyan2014 | Karen Simonyan, Andrea Vedaldi, Andrew Zisserman | Deep inside convolutional networks: visualising image classification models and saliency maps | ICLR workshop
 Smilkov2017 | Daniel Smilkov et al. | SmoothGrad: removing noise by adding noise | arXiv 1706.03825
 Song2021 | Liwei Song, Prateek Mittal | Systematic evaluation of privacy risks of machine learning models | USENIX Security
+Steinke2023 | Thomas Steinke, Milad Nasr, Matthew Jagielski | Privacy auditing with one (1) training run | NeurIPS
 Su2019 | Jiawei Su, Danilo Vargas, Kouichi Sakurai | One pixel attack for fooling deep neural networks | IEEE Transactions on Evolutionary Computation
 Sundararajan2017 | Mukund Sundararajan, Ankur Taly, Qiqi Yan | Axiomatic attribution for deep networks | ICML
 Szegedy2014 | Christian Szegedy et al. | Intriguing properties of neural networks | ICLR

@@ -19,13 +19,15 @@ from modelkeep.privacy.membership import (
     Quantile,
     ShadowClassifier,
 )
-from modelkeep.privacy.private_training import DPSGD, PrivatelyTrained
+from modelkeep.privacy.private_training import DPSGD, AuditedEpsilon, AuditEpsilon, PrivatelyTrained
 from modelkeep.privacy.shadows import Shadows, train_shadows
 from modelkeep.privacy.weight_leakage import FindWeightLeak, WeightLeak
 
 __all__ = [
     "DPSGD",
     "RMIA",
+    "AuditEpsilon",
+    "AuditedEpsilon",
     "BayesianWhiteBox",
     "Entropy",
     "FindWeightLeak",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -22,6 +23,8 @@ def training_part(model: Model, recipe: Recipe) -> Iterator[list[nn.Parameter]]:
     for part in recipe.trainable:
         if not any(name == part or name.startswith(f"{part}.") for name in names):
             raise InputError(f"The recipe trains '{part}', but no parameter has that name. There are: {names}.")
+    if model.card.guarantee is not None:
+        model.card = replace(model.card, guarantee=None)  # from now on the weights depend on other data as well
     try:
         for name, parameter in module.named_parameters():
             parameter.requires_grad_(parameter.requires_grad and recipe.trains(name))

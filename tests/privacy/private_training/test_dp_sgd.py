@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +13,13 @@ from torch import nn
 
 from modelkeep import Data, Model
 from modelkeep.core.errors import InputError
+from modelkeep.core.guarantee import Guarantee
 from modelkeep.privacy.private_training import DPSGD, PrivateGradients
-from modelkeep.training import Recipe, fit
+from modelkeep.training import Recipe, cross_entropy, fit
+from modelkeep.training.batches import Batches
+from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.schedules import Step
+from modelkeep.zoo import architectures
 
 
 def blobs(n: int = 600) -> Data:
@@ -104,3 +111,98 @@ def test_it_resumes_bit_for_bit(tmp_path: Path) -> None:
 def test_a_batch_larger_than_the_data_is_refused() -> None:
     with pytest.raises(InputError, match="larger than 'blobs'"):
         DPSGD(batch_size=1000)(made(), blobs())
+
+
+def test_frozen_parts_keep_their_weights_and_get_neither_clipping_nor_noise() -> None:
+    """Training the last layer alone is the same as training it on what the frozen part makes of the data."""
+    data, whole, last = blobs(), made(), made()
+    kept = [p.clone() for p in whole.module[0].parameters()]  # type: ignore[index]
+    method = DPSGD(epsilon=4.0, batch_size=64, epochs=2, clip=0.1, trainable=("2",))
+    found = method(whole, data, seed=3)
+    assert all(torch.equal(p, q) for p, q in zip(kept, whole.module[0].parameters(), strict=True))  # type: ignore[index]
+    with torch.no_grad():
+        features = last.module[:2](data.x)  # type: ignore[index]
+    head = Model(last.module[2], input_shape=(16,), classes=data.classes, bounds=None)  # type: ignore[index]
+    top = DPSGD(epsilon=4.0, batch_size=64, epochs=2, clip=0.1)(
+        head, Data(features, data.y, data.classes, bounds=None), seed=3
+    )
+    torch.testing.assert_close(whole.module[2].weight, head.module.weight, rtol=0, atol=1e-5)  # type: ignore[index]
+    assert (found.epsilon, found.noise) == (top.epsilon, top.noise)
+
+
+def test_the_file_of_the_model_says_the_guarantee_until_it_is_trained_again(tmp_path: Path) -> None:
+    data = Data(torch.rand(100, 30), torch.arange(100) % 2, ("a", "b"))
+    model = Model(
+        architectures.dense((30,), 2),
+        input_shape=(30,),
+        classes=("a", "b"),
+        architecture="modelkeep.architectures:dense",
+        arguments={"input_shape": [30], "classes": 2},
+    )
+    found = DPSGD(epsilon=2.0, batch_size=20, epochs=1)(model, data)
+    again = Model.load(model.save(tmp_path / "private.safetensors"))
+    assert again.card.guarantee == Guarantee(found.epsilon, found.delta, "dp-sgd")
+    fit(again, data, cross_entropy, Recipe(steps=1))
+    assert again.card.guarantee is None
+
+
+def test_each_example_is_drawn_by_itself_with_the_rate_of_the_accounting() -> None:
+    """The sizes of the batches are binomial, and two examples meet as often as independence has it."""
+    n, steps = 200, 3000
+    recipe = DPSGD(batch_size=20, epochs=1).recipe(steps)
+    batches = Batches(n, recipe, seed=5)
+    drawn = torch.zeros(steps, n)
+    for step in range(steps):
+        drawn[step, batches.index(step)] = 1
+    assert float(drawn.mean()) == pytest.approx(0.1, abs=0.002)
+    assert float(drawn.sum(dim=1).var()) == pytest.approx(n * 0.1 * 0.9, rel=0.1)
+    together = (drawn.T @ drawn / steps)[~torch.eye(n, dtype=torch.bool)]
+    assert float(together.mean()) == pytest.approx(0.01, rel=0.02)
+    assert float(together.std()) == pytest.approx((0.01 * 0.99 / steps) ** 0.5, rel=0.1)
+
+
+_RUN = """
+import sys, torch
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from privacy.private_training.test_dp_sgd import blobs, made
+from modelkeep.privacy import DPSGD
+from modelkeep.training import fit
+method, data, model = DPSGD(batch_size=64, epochs=4), blobs(), made()
+budget = method.calibrate(len(data))
+class Slow(type(method.objective(budget))):
+    def gradients(self, model, x, y, step):
+        print(step.number, flush=True)
+        sys.stdin.readline()
+        return super().gradients(model, x, y, step)
+objective = Slow(method.clip, budget.noise, method.batch_size)
+fit(model, data, objective, method.recipe(budget.steps), seed=3, checkpoint={path!r}, checkpoint_seconds=0)
+"""
+
+
+def test_it_resumes_bit_for_bit_after_a_kill(tmp_path: Path) -> None:
+    """A process is killed in the middle of a step; this one goes on from its checkpoint."""
+    path = tmp_path / "run.ckpt"
+    tests = Path(__file__).parents[2]
+    code = _RUN.format(tests=str(tests), path=str(path))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(7):
+            process.stdout.readline()
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.stdout.readline()
+        process.kill()
+    method, whole, again = DPSGD(batch_size=64, epochs=4), made(), made()
+    budget = method.calibrate(len(blobs()))
+    objective, recipe = method.objective(budget), method.recipe(budget.steps)
+    assert 0 < Snapshot.from_bytes(path.read_bytes(), "it").values["step"] < budget.steps
+    fit(whole, blobs(), objective, recipe, seed=3)
+    named = replace(objective)
+    object.__setattr__(named, "name", repr(objective).replace("PrivateGradients", "Slow"))
+    fit(again, blobs(), named, recipe, seed=3, checkpoint=path)
+    for one, other in zip(whole.module.parameters(), again.module.parameters(), strict=True):
+        assert torch.equal(one, other)

@@ -5,5 +5,15 @@ from __future__ import annotations
 from modelkeep.privacy.private_training.accounting import advantage_bounds, epsilon_of, noise_for
 from modelkeep.privacy.private_training.dp_sgd import DPSGD, PrivatelyTrained
 from modelkeep.privacy.private_training.objective import PrivateGradients
+from modelkeep.privacy.private_training.one_run import AuditedEpsilon, AuditEpsilon
 
-__all__ = ["DPSGD", "PrivateGradients", "PrivatelyTrained", "advantage_bounds", "epsilon_of", "noise_for"]
+__all__ = [
+    "DPSGD",
+    "AuditEpsilon",
+    "AuditedEpsilon",
+    "PrivateGradients",
+    "PrivatelyTrained",
+    "advantage_bounds",
+    "epsilon_of",
+    "noise_for",
+]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
+from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
@@ -68,12 +69,30 @@ class PrivatelyTrained(Result, kind="privately-trained"):
         return figure
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What a training may cost and how it is spent: the noise over the clip, the sampling rate and the steps."""
+
+    epsilon: float
+    delta: float
+    noise: float
+    rate: float
+    steps: int
+
+
+def default_delta(n: int) -> float:
+    """The δ where none is given: a tenth of one over the number of examples."""
+    return 1 / (10 * n)
+
+
 @declare("private-training", "dp-sgd", access="weights", paper="Abadi2016; Leino2022, appendix C.1", extra="private")
 class DPSGD:
     """Training with a differential privacy guarantee: gradients clipped per example, and Gaussian noise.
 
     The model is trained in place. Each step draws every example with the same probability (Poisson sampling), cuts
     its gradient to the norm `clip` and adds noise that is calibrated so that the whole run stays within `epsilon`.
+    The weights that it starts with are public: none of them may come from the private data. With `trainable`, only
+    those parts of the network are trained; the others, learned on public data, cost no ε and get no noise.
     """
 
     epsilon: float = setting("The privacy loss that the whole training may cost.", default=4.0, above=0)
@@ -84,6 +103,7 @@ class DPSGD:
     learning_rate: float = setting("Length of a step.", default=0.5, above=0)
     momentum: float = setting("Share of the last step that is kept.", default=0.9, at_least=0, below=1)
     accountant: Accountant = setting("How ε is composed: numerically, or by Rényi divergences.", default="prv")
+    trainable: tuple[str, ...] = setting("The parts that are trained; without any, all.", default=())
 
     def __call__(
         self,
@@ -95,29 +115,39 @@ class DPSGD:
         checkpoint: str | Path | None = None,
     ) -> PrivatelyTrained:
         """Train on `data`, and measure the accuracy on `held_out` where it is given."""
-        n = len(data)
-        if self.batch_size > n:
-            raise InputError(f"A batch of {self.batch_size} is larger than '{data.name}' with its {n} examples.")
-        delta = self.delta if self.delta is not None else 1 / (10 * n)
-        rate, steps = self.batch_size / n, ceil(n / self.batch_size) * self.epochs
-        noise = noise_for(self.epsilon, rate=rate, steps=steps, delta=delta, accountant=self.accountant)
-        objective = PrivateGradients(self.clip, noise, self.batch_size)
-        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
-            fitted = fit(
-                model, data, objective, self.recipe(steps), seed=seed, held_out=held_out, checkpoint=checkpoint
+        if self.batch_size > len(data):
+            raise InputError(
+                f"A batch of {self.batch_size} is larger than '{data.name}' with its {len(data)} examples."
             )
+        budget = self.calibrate(len(data))
+        objective, recipe = self.objective(budget), self.recipe(budget.steps)
+        with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
+            fitted = fit(model, data, objective, recipe, seed=seed, held_out=held_out, checkpoint=checkpoint)
+            model.card = replace(model.card, guarantee=Guarantee(budget.epsilon, budget.delta, "dp-sgd"))
             return PrivatelyTrained(
                 provenance=replace(provenance(), model=fitted.provenance.model),
-                epsilon=epsilon_of(noise=noise, rate=rate, steps=steps, delta=delta, accountant=self.accountant),
-                delta=delta,
-                noise=noise,
+                epsilon=budget.epsilon,
+                delta=budget.delta,
+                noise=budget.noise,
                 clip=self.clip,
-                rate=rate,
-                steps=steps,
+                rate=budget.rate,
+                steps=budget.steps,
                 accountant=self.accountant,
                 accuracy=fitted.history[fitted.best].accuracy,
                 training=fitted,
             )
+
+    def calibrate(self, n: int) -> Budget:
+        """The noise that keeps a training on `n` examples within `epsilon`."""
+        delta = self.delta if self.delta is not None else default_delta(n)
+        rate, steps = self.batch_size / n, ceil(n / self.batch_size) * self.epochs
+        noise = noise_for(self.epsilon, rate=rate, steps=steps, delta=delta, accountant=self.accountant)
+        spent = epsilon_of(noise=noise, rate=rate, steps=steps, delta=delta, accountant=self.accountant)
+        return Budget(spent, delta, noise, rate, steps)
+
+    def objective(self, budget: Budget) -> PrivateGradients:
+        """Clipped gradients with the noise of the budget."""
+        return PrivateGradients(self.clip, budget.noise, self.batch_size)
 
     def recipe(self, steps: int) -> Recipe:
         """The training: no early stopping, whose choice of a step would have to be paid for as well."""
@@ -127,4 +157,5 @@ class DPSGD:
             optimizer=SGD(momentum=self.momentum),
             learning_rate=self.learning_rate,
             sampling="poisson",
+            trainable=self.trainable,
         )
