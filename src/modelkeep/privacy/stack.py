@@ -20,6 +20,10 @@ from modelkeep.core.model import Model
 from modelkeep.training import Recipe, Step, fit
 from modelkeep.training.batches import Batches
 
+MOST_WEIGHTS = 200_000
+"""Larger networks are trained one after the other. A stack saves the overhead of many small operations. LeNet on MNIST
+(430,000 weights) took 1.11 ms per example in a stack of 10 and 1.03 alone, on CIFAR-10 1.83 and 1.40."""
+
 
 class Stack(nn.Module):
     """Networks of one architecture as one module; `answers` is the pass through all of them."""
@@ -107,7 +111,12 @@ def train_stacked(
 
 
 def can_stack(model: Model, recipe: Recipe) -> bool:
-    """Whether networks like this one can be trained as a stack by this recipe: found out by one small batch."""
+    """Whether networks like this one can be trained as a stack by this recipe, and faster than alone.
+
+    Whether `vmap` knows all operations is found out by one small batch.
+    """
+    if sum(parameter.numel() for parameter in model.module.parameters()) > MOST_WEIGHTS:
+        return False
     plain = Recipe(steps=1)
     other = replace(recipe, epochs=None, steps=1, batch_size=plain.batch_size, optimizer=plain.optimizer)
     if replace(other, learning_rate=plain.learning_rate, evaluate_every=None) != plain:

@@ -25,7 +25,7 @@ def test_of_a_linear_model_it_is_the_difference_of_the_weights() -> None:
     fit(model, members, cross_entropy, RECIPE, seed=0)
     attack = BayesianWhiteBox(proxies=2)
     found = attack.score(model, members, Knowledge(hold_out, RECIPE), seed=3)
-    seeds, rows = draw_samples(100, 2, derive_seed(3, "target"))
+    seeds, rows = draw_samples(100, 2, derive_seed(3, "target"), 50)
     weights, biases = [], []
     for seed, chosen in zip(seeds, rows, strict=True):
         proxy = train_by_hand(hold_out.take(chosen), seed)
@@ -55,7 +55,8 @@ def test_the_evidence_sums_to_the_score_at_every_slice(place: str, world: World)
     evidence = attack.evidence(world.model, few, world.knowledge, points=400, seed=0)
     assert evidence.shape == (10, FEATURES if place == "input" else 2 * FEATURES)
     held = world.knowledge.hold_out
-    proxies = train_proxies(world.model, place, held, RECIPE, *draw_samples(len(held), 2, derive_seed(0, "target")))
+    samples = draw_samples(len(held), 2, derive_seed(0, "target"), len(held) // 2)
+    proxies = train_proxies(world.model, place, held, RECIPE, *samples)
     cutting = world.model.slice(place)
     cut = cut_at(cutting, world.model, few)
     bias = at_zero(cutting, cut, few.y) - torch.stack([at_zero(each, cut, few.y) for each in proxies]).mean(dim=0)

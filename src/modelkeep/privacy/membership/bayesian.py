@@ -19,6 +19,7 @@ from modelkeep.privacy.membership.local_linear import (
     logits_of,
     places_of,
     train_proxies,
+    train_proxies_at,
 )
 from modelkeep.training import Recipe
 from modelkeep.training.batches import derive_seed
@@ -56,7 +57,9 @@ class BayesianWhiteBox(MembershipAttack):
         """The log odds of membership; of several slices, those of the meta model."""
         recipe, held = knowledge.need_recipe(self.name), knowledge.hold_out
         places = places_of(model, self.slices)
-        found = self.displacements(model, places, held, candidates, recipe, derive_seed(seed, "target"))
+        # Proxies of a shadow learn as many records as those of the target: else the meta model learns from other gaps.
+        size = proxy_size(len(held))
+        found = self.displacements(model, places, held, candidates, recipe, derive_seed(seed, "target"), size)
         if len(places) == 1:
             return found[:, 0]
         trained = knowledge.shadows(self.name, model, held, self.shadows, seed)
@@ -64,21 +67,26 @@ class BayesianWhiteBox(MembershipAttack):
         for i, shadow in enumerate(trained.models):
             others = held.take(torch.nonzero(~trained.inside[i]).flatten())
             with shadow.frozen(seed):
-                learned.append(self.displacements(shadow, places, others, held, recipe, derive_seed(seed, "meta", i)))
+                own = derive_seed(seed, "meta", i)
+                learned.append(self.displacements(shadow, places, others, held, recipe, own, size))
         meta = nn.Sequential(nn.Linear(len(places), META_HIDDEN), nn.ReLU(), nn.Linear(META_HIDDEN, 2))
         known = torch.cat(learned).sigmoid()
         fitted = train_classifier(meta, known, trained.inside.flatten(), self.epochs, derive_seed(seed, "meta"))
         return member_logit(fitted, found.sigmoid())
 
     def displacements(
-        self, model: Model, places: tuple[str, ...], learned: Data, records: Data, recipe: Recipe, seed: int
+        self, model: Model, places: tuple[str, ...], learned: Data, records: Data, recipe: Recipe, seed: int, size: int
     ) -> torch.Tensor:
-        """For each record and place, the displacement of the target from proxies on `learned`, `(n, places)`."""
+        """For each record and place, the displacement of the target from proxies, `(n, places)`.
+
+        Each proxy learns `size` of the records in `learned`.
+        """
         found = []
-        for place in places:
+        seeds, rows = draw_samples(len(learned), self.proxies, seed, size)
+        trained = train_proxies_at(model, places, learned, recipe, [seeds] * len(places), rows)
+        for place, proxies in zip(places, trained, strict=True):
             cutting = model.slice(place)
             cut = cut_at(cutting, model, records)
-            proxies = train_proxies(model, place, learned, recipe, *draw_samples(len(learned), self.proxies, seed))
             mean = torch.stack([logits_of(proxy, cut, records.y) for proxy in proxies]).mean(dim=0)
             found.append(logits_of(cutting, cut, records.y) - mean)
         return torch.stack(found, dim=1)
@@ -96,15 +104,18 @@ class BayesianWhiteBox(MembershipAttack):
             place = places_of(model, self.slices)[0]
             cutting = model.slice(place, skip="hold")
             cut = cut_at(cutting, model, records)
-            samples = draw_samples(len(held), self.proxies, derive_seed(seed, "target"))
+            samples = draw_samples(len(held), self.proxies, derive_seed(seed, "target"), proxy_size(len(held)))
             proxies = train_proxies(model, place, held, recipe, *samples)
             mean = torch.stack([local_weights(proxy, cut, records.y, points) for proxy in proxies]).mean(dim=0)
             return (local_weights(cutting, cut, records.y, points) - mean) * cut.value.flatten(1).cpu()
 
 
-def draw_samples(n: int, count: int, seed: int) -> tuple[list[int], list[torch.Tensor]]:
-    """For each proxy a seed, and a random share of the attacker's `n` records."""
+def proxy_size(held: int) -> int:
+    """How many of the attacker's records a proxy learns."""
+    return max(2, round(PROXY_SHARE * held))
+
+
+def draw_samples(n: int, count: int, seed: int, size: int) -> tuple[list[int], list[torch.Tensor]]:
+    """For each proxy a seed, and `size` of `n` records at random, or all of them where there are no more."""
     seeds = [derive_seed(seed, "proxy", i) for i in range(count)]
-    size = max(2, round(PROXY_SHARE * n))
-    rows = [torch.randperm(n, generator=torch.Generator().manual_seed(each))[:size] for each in seeds]
-    return seeds, rows
+    return seeds, [torch.randperm(n, generator=torch.Generator().manual_seed(each))[:size] for each in seeds]

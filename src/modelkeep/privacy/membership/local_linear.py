@@ -74,6 +74,12 @@ def train_proxies(
     What is below the slice is the target's own, so that a feature means the same to the proxy as to the target. All
     proxies learn from as many rows. At the input a proxy is a whole network, and they are trained as a stack.
     """
+    return [fresh.slice(place) for fresh in _train_networks(model, place, data, recipe, seeds, rows)]
+
+
+def _train_networks(
+    model: Model, place: str, data: Data, recipe: Recipe, seeds: Sequence[int], rows: Sequence[torch.Tensor]
+) -> list[Model]:
     networks = [copy_untrained(model, seed) for seed in seeds]
     cuttings = [fresh.slice(place) for fresh in networks]
     if place == INPUT and len(networks) > 1 and can_stack(model, recipe):
@@ -85,7 +91,34 @@ def train_proxies(
     for fresh in networks:
         for parameter in fresh.module.parameters():
             parameter.requires_grad_(False)
-    return cuttings
+    return networks
+
+
+def train_proxies_at(
+    model: Model,
+    places: Sequence[str],
+    data: Data,
+    recipe: Recipe,
+    seeds: Sequence[Sequence[int]],
+    rows: Sequence[torch.Tensor],
+) -> list[list[Slice]]:
+    """The proxies at each of several places; `seeds[i]` are those of place `i`.
+
+    Between a convolution and its pooling there are no weights: the parts above both are one network. Its proxies are
+    trained once, at the later place, and cut at both.
+    """
+    above = [_weights_above(model, place) for place in places]
+    trained: dict[tuple[str, ...], list[Model]] = {}
+    for i, weights in reversed(list(enumerate(above))):
+        if weights not in trained:
+            trained[weights] = _train_networks(model, places[i], data, recipe, seeds[i], rows)
+    return [[fresh.slice(place) for fresh in trained[key]] for place, key in zip(places, above, strict=True)]
+
+
+def _weights_above(model: Model, place: str) -> tuple[str, ...]:
+    """The names of the weights above a place; of a network that cannot be traced, the place itself stands for them."""
+    cutting = model.slice(place)
+    return tuple(sorted(cutting.parameters_g)) if cutting.traced else ("", place)
 
 
 def logits_of(cutting: Slice, cut: Cut, y: torch.Tensor) -> torch.Tensor:
