@@ -9,7 +9,15 @@ from torch import nn
 from modelkeep import Data, Model, ModelKeepError
 from modelkeep.privacy import BayesianWhiteBox, Knowledge
 from modelkeep.privacy.membership.bayesian import draw_samples
-from modelkeep.privacy.membership.local_linear import at_zero, cut_at, last_place, local_weights, train_proxies
+from modelkeep.privacy.membership.classifier import member_logit, train_classifier
+from modelkeep.privacy.membership.local_linear import (
+    at_zero,
+    cut_at,
+    last_place,
+    local_weights,
+    train_proxies,
+    train_proxies_at,
+)
 from modelkeep.training import cross_entropy, fit
 from modelkeep.training.batches import derive_seed
 from privacy.little_world import FEATURES, RECIPE, World, gaussian_records
@@ -75,6 +83,46 @@ def test_a_meta_model_combines_several_slices(world: World) -> None:
     attack = BayesianWhiteBox(slices="input, 1", proxies=2, shadows=4)
     found = attack(world.model, world.members, world.non_members, world.knowledge)
     assert found.auc.low > 0.5
+
+
+def test_the_meta_model_learns_from_the_confidences_at_each_slice(world: World) -> None:
+    """Section 8.3.2 by hand: shadows on S¹, proxies on S⁰, the sigmoids of both slices' displacements, who was in."""
+    attack, held = BayesianWhiteBox(slices="input,1", proxies=1, shadows=2), world.knowledge.hold_out
+    found = attack.score(world.model, world.members, world.knowledge, seed=4)
+
+    def confidences(model: Model, place: str, learned: Data, records: Data, seed: int) -> torch.Tensor:
+        (proxy,) = train_proxies(model, place, learned, RECIPE, *draw_samples(len(learned), 1, seed, len(held) // 2))
+        with torch.no_grad():
+            gap = model.forward(records.x) - proxy.g(model.slice(place).h(records.x))
+        return gap.gather(1, records.y[:, None]).sigmoid()
+
+    def both(model: Model, learned: Data, records: Data, seed: int) -> torch.Tensor:
+        return torch.cat([confidences(model, place, learned, records, seed) for place in ("input", "1")], dim=1)
+
+    shadows = world.knowledge.shadows("by hand", world.model, held, 2, 4)
+    told = []
+    for i, shadow in enumerate(shadows.models):
+        outside = held.take(torch.nonzero(~shadows.inside[i]).flatten())
+        assert len(outside) == len(held) // 2  # a proxy learns as many as the target's do
+        told.append(both(shadow, outside, held, derive_seed(4, "meta", i)))
+    meta = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 2))
+    fitted = train_classifier(meta, torch.cat(told), shadows.inside.flatten(), 32, derive_seed(4, "meta"))
+    own = both(world.model, held, world.members, derive_seed(4, "target"))
+    torch.testing.assert_close(found, member_logit(fitted, own), rtol=1e-3, atol=1e-3)
+
+
+def test_places_with_the_same_weights_above_share_their_proxies(world: World) -> None:
+    """Nothing is learned between a layer and its ReLU, so there is one proxy, which is cut at both places."""
+    held, few = world.knowledge.hold_out, world.members.first(5)
+    rows = [torch.arange(len(held))]
+    before, after, below = train_proxies_at(world.model, ("0", "1", "input"), held, RECIPE, [[3]] * 3, rows)
+    (alone,) = train_proxies(world.model, "1", held, RECIPE, [3], rows)
+    with torch.no_grad():
+        cuts = [world.model.slice(place).h(few.x) for place in ("0", "1", "input")]
+        one, two, other = (each[0].g(cut) for each, cut in zip((before, after, below), cuts, strict=True))
+        assert torch.equal(one, two)
+        assert torch.equal(two, alone.g(cuts[1]))
+        assert not torch.allclose(one, other)
 
 
 def test_a_network_without_weights_is_refused(world: World) -> None:
