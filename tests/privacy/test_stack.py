@@ -90,3 +90,11 @@ def test_what_cannot_be_stacked_is_known_before() -> None:
             return found if float(found.sum()) > 0 else -found  # vmap cannot know which way to go
 
     assert not can_stack(Model(Sorting(), input_shape=(2,), classes=2), recipe)
+
+
+def test_large_networks_are_not_stacked() -> None:
+    def dense(width: int) -> Model:
+        return Model(nn.Linear(10, width), input_shape=(10,), classes=width)
+
+    assert can_stack(dense(1_000), Recipe(epochs=1))
+    assert not can_stack(dense(20_000), Recipe(epochs=1))

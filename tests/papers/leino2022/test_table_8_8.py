@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from modelkeep import datasets
 from modelkeep.papers.leino2022 import table_8_8
 from modelkeep.study import Trial
+from modelkeep.training import Recipe
 from papers.leino2022.performing import performed
 
 
 def test_the_table_has_the_thesis_beside_ours_and_decides_by_pairs() -> None:
     trials = [
-        Trial.of(table_8_8.attack, {"dataset": "breast-cancer", "epochs": 2, "shadows": 2}, seed) for seed in (0, 1)
+        Trial.of(table_8_8.attack, {"dataset": "breast-cancer", "epochs": 2, "shadows": 2, "validation": 2}, seed)
+        for seed in (0, 1)
     ]
     result = table_8_8.report(performed(trials))
     cells = {(c.row, c.column): c for c in result.cells}
@@ -23,4 +28,23 @@ def test_the_table_has_the_thesis_beside_ours_and_decides_by_pairs() -> None:
     assert naive is not None and train is not None and test is not None  # noqa: PT018
     assert abs(2 * naive.value - 1 - (train.value - test.value)) < 1e-9  # the advantage of naive is the gap
     assert len(result.claims) == 1
-    assert len(table_8_8.trials("small", 0)) == 30
+
+
+def test_the_paper_size_has_the_thesis_own_numbers() -> None:
+    settings = {trial.parameters["dataset"]: trial.parameters for trial in table_8_8.trials("paper", 0)}
+    assert set(settings) == set(table_8_8.PAPER)
+    assert settings["cifar-10"]["images"] == 60_000
+    assert settings["cifar-10"]["shadows"] == settings["cifar-10"]["proxies"] == 10
+    assert len(table_8_8.trials("paper", 0)) == 6 * 10
+    assert max(trial.parameters.get("images", 0) for trial in table_8_8.trials("small", 0)) == 1_200
+
+
+def test_five_layers_of_lenet_are_compared() -> None:
+    """A LeNet on a few pictures, with as few networks as there can be."""
+    pictures = datasets.load("digits")
+    larger = replace(pictures.first(24), x=pictures.first(24).x.repeat_interleave(2, 2).repeat_interleave(2, 3))
+    found = table_8_8.run_on_images(
+        larger, Recipe(steps=1), proxies=1, shadows=2, validation=2, records=4, others=2, seed=0
+    )
+    assert set(found["accuracy"]) == {*table_8_8.COLUMNS, *table_8_8.NEWER}
+    assert all(0 <= each <= 1 for each in found["precision"].values())

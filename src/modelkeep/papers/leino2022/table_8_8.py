@@ -110,23 +110,38 @@ def attack_images(
     *, seed: int, dataset: str, epochs: int, images: int, proxies: int, validation: int, records: int, shadows: int
 ) -> dict[str, Any]:
     """What each attack reaches on a LeNet, on one split of `images` pictures; white-box attacks see five layers."""
-    parts = [datasets.load(dataset, "train"), datasets.load(dataset, "test")]
-    data = join(parts).sample(images, seed)
+    pictures = join([datasets.load(dataset, "train"), datasets.load(dataset, "test")]).sample(images, seed)
     recipe = Recipe.from_json({**RECIPE_OF_IMAGES.to_json(), "epochs": epochs})
-    places = ",".join(LAYERS)
-    learned = LearnedWhiteBox(
-        slices=places, shadows=shadows, validation=validation, records=records, points=INFLUENCE_POINTS
+    return run_on_images(
+        pictures, recipe, proxies=proxies, shadows=shadows, validation=validation, records=records, others=16, seed=seed
     )
+
+
+def run_on_images(
+    pictures: Data,
+    recipe: Recipe,
+    *,
+    proxies: int,
+    shadows: int,
+    validation: int,
+    records: int,
+    others: int,
+    seed: int,
+) -> dict[str, Any]:
+    """What each attack reaches on a LeNet; `others` are the shadow models of LiRA and RMIA."""
+    places = ",".join(LAYERS)
     attacks: dict[str, MembershipAttack] = {
         "naive": Naive(),
         "shadow-bb": ShadowClassifier(shadows=shadows + validation),
         "bayesian-wb": BayesianWhiteBox(slices=places, proxies=proxies, shadows=shadows + validation),
-        "nn-wb": learned,
-        "lira": LiRA(shadows=16),
-        "rmia": RMIA(shadows=16),
+        "nn-wb": LearnedWhiteBox(
+            slices=places, shadows=shadows, validation=validation, records=records, points=INFLUENCE_POINTS
+        ),
+        "lira": LiRA(shadows=others),
+        "rmia": RMIA(shadows=others),
         "quantile": Quantile(),
     }
-    return _run(data, architectures.lenet, recipe, attacks, seed)
+    return _run(pictures, architectures.lenet, recipe, attacks, seed)
 
 
 def _run(
