@@ -10,6 +10,7 @@ import select
 import pytest
 
 from modelkeep.core import progress
+from modelkeep.core.errors import OutOfTime
 
 
 class Recorder:
@@ -70,3 +71,16 @@ def test_a_terminal_gets_bars() -> None:
             assert select.select([parent], [], [], 10)[0], f"no bar in {seen!r}"
             seen += os.read(parent, 65536)
     os.close(parent)
+
+
+def test_a_limit_stops_the_work_between_its_steps_and_says_how_long_it_would_have_taken() -> None:
+    told = r"'Layers' was stopped after .* 1 of 4 were done"
+    with pytest.raises(OutOfTime, match=told), progress.limit(-1), progress.task("Layers", total=4) as task:
+        task.advance()
+    with progress.task("Layers", total=4) as task:
+        task.advance()  # the limit is over
+
+
+def test_an_outer_limit_that_ends_earlier_holds() -> None:
+    with pytest.raises(OutOfTime), progress.limit(-1), progress.limit(1000), progress.task("Layers") as task:
+        task.advance()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.audit.guessing import judge_guessing
 from modelkeep.core import plots
@@ -19,6 +20,10 @@ from modelkeep.report.picture import Picture
 @declare("check", "accuracy", access="labels")
 class CheckAccuracy:
     """Accuracy against that of a guess and of a constant answer, and the recall of each class."""
+
+    def cost(self, model: Model, data: Data) -> Cost:
+        """One pass of each example."""
+        return Cost(len(data))
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Measure on all data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.bias import Amplification, MeasureAmplification
 from modelkeep.core.data import Data
@@ -23,6 +24,10 @@ MATTERS, DOUBT = 0.02, 0.1
 @declare("check", "amplification", access="weights", paper="Leino2022, definition 9.1")
 class CheckAmplification:
     """The distance between what occurs and what is predicted, and whether it has a direction."""
+
+    def cost(self, model: Model, data: Data) -> Cost:
+        """One pass of each example."""
+        return Cost(len(data))
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Measure on all data."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from modelkeep.audit.cost import measure_pace, run_within
 from modelkeep.audit.findings import RANK, Finding, Section
 from modelkeep.audit.texts import for_texts
 from modelkeep.core import progress
@@ -37,6 +38,10 @@ class Settings:
     slice: str | None = setting("The inner place to explain; else the last before the logits.", default=None)
     attack: str = setting("The attack, by its name in the registry.", default="pgd")
     checks: tuple[str, ...] | None = setting("Which checks, by their names in the registry; else all.", default=None)
+
+    minutes: float = setting(
+        "Minutes that a check may take by its estimate; one that would take longer is not run.", default=10.0, above=0
+    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -110,18 +115,22 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
     checks = {name: check for name, check in checks.items() if name not in missed}
     with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
         sections = []
+        texts = model.nest is not None and model.nest.tokens is not None
+        pace = measure_pace(model, data)
         with progress.task("audit", len(checks)) as task:
             for name_of_check, check in checks.items():
-                run = check if model.nest is None or model.nest.tokens is None else for_texts(name_of_check, check)
-                sections.append(run(model, data, seed=seed))
-                task.advance(note=name_of_check)
+                task.advance(0, note=name_of_check)
+                run = for_texts(name_of_check, check) if texts else check
+                sections.append(run_within(name_of_check, run, model, data, pace, minutes=settings.minutes, seed=seed))
+                task.advance()
         found = Audit(
             provenance=provenance(),
             model_name=name or type(owner_of(model.module)).__name__,
             data_name=data.name,
             description=f"{len(model.classes)} classes, inputs of shape {model.input_shape}. Checked on {len(data)} "
             f"examples of '{data.name}'; attacks and explanations on {min(settings.examples, len(data))} of them."
-            + _say_missed(model, missed),
+            + _say_missed(model, missed)
+            + _say_not_run(sections),
             headline=_headline(sections),
             sections=tuple(sections),
         )
@@ -132,6 +141,11 @@ def _say_missed(model: Model, missed: Sequence[str]) -> str:
     if not missed:
         return ""
     return f" Not checked, because this model only answers with {model.access}: {', '.join(missed)}."
+
+
+def _say_not_run(sections: Sequence[Section]) -> str:
+    late = [finding.id.partition(".")[0] for s in sections for finding in s.findings if finding.id.endswith(".not-run")]
+    return f" Not run, as it would take too long: {', '.join(late)}." if late else ""
 
 
 def _headline(sections: Sequence[Section]) -> tuple[Measure, ...]:

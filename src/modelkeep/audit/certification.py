@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import torch
 
+from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.certify.certification import Certify
 from modelkeep.certify.constants import Lipschitz
 from modelkeep.certify.lower_bounds import LipschitzSearch
+from modelkeep.certify.work import count_products
 from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.data import Data
-from modelkeep.core.errors import ModelKeepError
+from modelkeep.core.errors import ModelKeepError, OutOfTime
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
@@ -26,6 +28,7 @@ LEAD = (
     "A bound on how fast the network can change proves of a right answer that no change up to a radius makes it wrong, "
     "by any attack. What it does not prove may still be true."
 )
+_STEPS = 30  # of the search from below, which only says how loose the bounds are
 TITLE = "Can it be proved?"
 
 
@@ -35,6 +38,15 @@ class CheckCertification:
 
     examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
     radii: tuple[float, ...] = setting("Radii, as shares of the input's range or spread.", default=(0.01, 0.03, 0.1))
+
+    def cost(self, model: Model, data: Data) -> Cost:
+        """The bounds of the layers, and the search for the steepest margins."""
+        try:
+            products = count_products(model)
+        except ModelKeepError:  # it has no bounds, which the check says at once
+            return Cost(0)
+        passes = 2 * min(self.examples, len(data)) + LipschitzSearch(steps=_STEPS).passes
+        return Cost(passes, products, "`modelkeep certify MODEL --data … --radius …` runs the proof alone.")
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Certify a sample of the data."""
@@ -49,7 +61,9 @@ class CheckCertification:
         middle = wanted[len(wanted) // 2]
         try:
             found = Certify(radius=middle)(model, data)
-            below = LipschitzSearch(steps=30)(model, data, seed=seed).constant
+            below = LipschitzSearch(steps=_STEPS)(model, data, seed=seed).constant
+        except OutOfTime:
+            raise
         except ModelKeepError as error:  # an operation without a rule, mostly: the rest of the audit goes on
             return Section(TITLE, LEAD, findings=(_cannot(error),))
         right, radii, bounds = found.logits.argmax(dim=1) == data.y, found.radii, found.bounds

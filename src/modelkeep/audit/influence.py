@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.core import plots
 from modelkeep.core.data import Data
@@ -12,7 +13,7 @@ from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.core.slices import Place
-from modelkeep.explain import ClassScore, DataSet, Influence, IntegratedGradients
+from modelkeep.explain import ClassScore, DataSet, ExplainUnits, Influence, IntegratedGradients
 from modelkeep.explain.places import last_inner_place
 from modelkeep.explain.units import units_of
 from modelkeep.report.explanations import choose_examples, explain_examples, usual_quantities
@@ -21,6 +22,8 @@ from modelkeep.report.picture import Picture
 
 # What a person can still read in one picture, and what gives a steady mean in little time.
 MOST_CLASSES, MOST_UNITS, MOST_EXAMPLES, MOST_PICTURES = 12, 40, 64, 6
+# Points on the line of an attribution, and units of the inner place that get a sheet.
+_POINTS, _SHEETS = 20, 3
 
 
 @declare("check", "influence", access="weights", paper="Leino2022, chapter 3")
@@ -29,6 +32,15 @@ class CheckInfluence:
 
     examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
     slice: str | None = setting("The inner place to explain; else the last before the logits.", default=None)
+
+    def cost(self, model: Model, data: Data) -> Cost:
+        """Attributions of a few examples, sheets of a few units, and the classes' gradients at the inner place."""
+        shown = min(MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES, len(data))
+        attributions = 2 * 2 * _POINTS * len(usual_quantities(model, data)) * shown
+        # A search for the input of a unit may start again elsewhere; exemplars are looked for in all of the data.
+        sheets = _SHEETS * 3 * ExplainUnits.steps + len(data)
+        inner = 2 * min(MOST_CLASSES, len(model.classes)) * min(MOST_EXAMPLES, self.examples, len(data))
+        return Cost(attributions + sheets + inner)
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Explain a few of the data."""
@@ -41,8 +53,8 @@ class CheckInfluence:
             choose_examples(data, MOST_EXAMPLES if data.x.ndim == 2 else MOST_PICTURES),
             places=[Place(name) for name in ("input", place) if name is not None],
             quantities=usual_quantities(model, data),
-            explainer=IntegratedGradients(steps=20),
-            sheets=3,
+            explainer=IntegratedGradients(steps=_POINTS),
+            sheets=_SHEETS,
             seed=seed,
         )
         data = looked_at.first(MOST_EXAMPLES)

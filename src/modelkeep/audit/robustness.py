@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from modelkeep.attack import Attacked
+from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
@@ -23,6 +24,9 @@ from modelkeep.core.results import Estimate
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 
+# Besides the steps, each attack asks for the clean answers, for some of them again, and checks each success.
+_BESIDES = 4
+
 TAXONOMY = ("NIST AI 100-2 NISTAML.022", "MITRE ATLAS AML.T0043", "OWASP ML01:2023")
 
 
@@ -34,6 +38,16 @@ class CheckRobustness:
     radii: tuple[float, ...] = setting("Radii, as shares of the input's range or spread.", default=(0.01, 0.03, 0.1))
     steps: int = setting("Steps of the attack, if it takes steps.", default=40, at_least=1)
     attack: str = setting("An attack within a radius, by its name in the registry.", default="pgd")
+
+    def cost(self, model: Model, data: Data) -> Cost:
+        """At most this: an attack goes on only with the examples that still stand."""
+        kind = find("attack", self.attack).load()
+        settings = {option.name: option.default for option in options_of(kind)}
+        steps = 2 * self.steps if "steps" in settings else settings.get("queries", 2)
+        norms = 2 if _knows(kind, "l2") else 1
+        examples = min(self.examples, len(data))
+        passes = norms * len(self.radii) * examples * (steps + _BESIDES)
+        return Cost(passes, instead="Fewer examples or steps take less: --examples, --steps.")
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Attack a sample of the data."""

@@ -20,6 +20,7 @@ from modelkeep.core.results import Estimate, Result, Tensor, measured
 
 _STARTS = 64  # pairs of the global search, half of them at examples and half at random points
 _RUNNERS_UP = 10  # classes among which a start looks for its steepest margin
+_BYTES = 1 << 30  # for what one gradient of some pairs keeps
 _SHRINK = 0.1  # how much shorter a pair is at the end of its ascent
 
 
@@ -62,6 +63,11 @@ class LipschitzSearch:
     local_radius: float | None = setting("Also search within this radius of each example.", default=None)
     steps: int = setting("Of each ascent.", default=100, at_least=1)
 
+    @property
+    def passes(self) -> int:
+        """The passes of single examples that the global search takes; a gradient counts as one more."""
+        return _STARTS * (1 + _RUNNERS_UP + 2 * 2 * (self.steps + 1) + 2)
+
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> LipschitzBelow:
         ball = Ball(self.norm, self.local_radius)  # refuses what is not a norm or a radius
         model.require_fit(data)
@@ -75,8 +81,11 @@ class LipschitzSearch:
                     for x, _ in data.batches(_STARTS):
                         around.append(search.ascend(x, 0.4 * ball.reach, random, ball))
                         task.advance(len(x))
-            with progress.task("Global Lipschitz constant"):
-                search.ascend(*_starts(data, self.norm, random), random)
+            starts, half = _starts(data, self.norm, random)
+            at_once = _pairs_at_once(model)
+            with progress.task("Global Lipschitz constant", total=(self.steps + 1) * -(-_STARTS // at_once)) as task:
+                for part in torch.split(starts, at_once):
+                    search.ascend(part, half, random, task=task)
             local = None if self.local_radius is None else Estimate.bootstrap(torch.cat(around).numpy(), seed)
         return LipschitzBelow(
             norm=self.norm,
@@ -97,6 +106,20 @@ def _starts(data: Data, norm: Norm, random: torch.Generator) -> tuple[torch.Tens
     return torch.cat([examples, drawn]), typical if typical > 0 else 1.0
 
 
+def _pairs_at_once(model: Model) -> int:
+    """How many pairs fit into the memory budget: a pass keeps what its gradient needs of both ends."""
+    kept = 0
+
+    def count(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal kept
+        kept += tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+        model.forward(model.probe()[:1].requires_grad_())
+    return min(_STARTS, max(1, _BYTES // max(1, 2 * kept)))
+
+
 class _Search:
     """The ascent on pairs, and the steepest that it has seen; what is reported is computed in float64."""
 
@@ -106,7 +129,14 @@ class _Search:
         self.constant = 0.0
         self.margins = torch.zeros(len(model.classes), len(model.classes), dtype=torch.float64)
 
-    def ascend(self, x: torch.Tensor, half: float, random: torch.Generator, ball: Ball | None = None) -> torch.Tensor:
+    def ascend(
+        self,
+        x: torch.Tensor,
+        half: float,
+        random: torch.Generator,
+        ball: Ball | None = None,
+        task: progress.Task | None = None,
+    ) -> torch.Tensor:
         """The largest quotients `(n,)` found from pairs centred at `x: (n, ...)`, in the ball around them.
 
         A pair is c ± h d, with |d| = 1. Its quotient is the mean slope between its ends, so it grows when d turns into
@@ -133,6 +163,8 @@ class _Search:
             centre = centre + h * direct.steepest(up + down)
             if ball is not None:
                 centre = Ball(self._norm, ball.reach - h).project(centre, x)
+            if task is not None:
+                task.advance()
         return self._quotients(best)
 
     def _first_direction(self, x: torch.Tensor, direct: Ball, random: torch.Generator) -> torch.Tensor:
@@ -161,11 +193,12 @@ class _Search:
             at_first, at_second = self._exact.forward(first), self._exact.forward(second)
         moved = at_first - at_second
         rounding = 1e-12 * (at_first.abs().amax(dim=1) + at_second.abs().amax(dim=1))
-        apart = (moved[:, :, None] - moved[:, None, :]).abs() - per_example(rounding, moved[:, :, None])
-        distance = Ball(self._norm, None).distance(first, second)
-        quotients = (apart / per_example(distance.clamp_min(1e-300), apart)).clamp_min(0)
-        self.margins = torch.maximum(self.margins, quotients.amax(dim=0))
-        predicted = at_first.argmax(dim=1)
-        largest = quotients[torch.arange(len(first)), predicted].amax(dim=1)
+        distance = Ball(self._norm, None).distance(first, second).clamp_min(1e-300)
+        largest = moved.new_zeros(len(moved))
+        for i, predicted in enumerate(at_first.argmax(dim=1).tolist()):  # of 1,000 classes a pair has 8 MB of margins
+            apart = (moved[i, :, None] - moved[i, None, :]).abs() - rounding[i]
+            quotients = (apart / distance[i]).clamp_min(0)
+            self.margins = torch.maximum(self.margins, quotients)
+            largest[i] = quotients[predicted].max()
         self.constant = max(self.constant, float(largest.max()))
         return largest

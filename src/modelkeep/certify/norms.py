@@ -144,7 +144,9 @@ class _Symbols:
         spread = torch.zeros(*flat.shape[:-1], math.prod(stride), flat.shape[-1], dtype=torch.float64)
         spread[..., phase, torch.arange(flat.shape[-1])] = flat
         self._weight = spread.flatten(2, 3)  # (groups, out, in * phases, taps)
-        self._grid = [*self._torus[:-1], self._torus[-1] // 2 + 1]
+        # Along an axis whose taps all lie at offset 0 (1 x 1 kernels, patches) the symbol is the same everywhere.
+        halved = [*self._torus[:-1], self._torus[-1] // 2 + 1]
+        self._grid = [length if offset.any() else 1 for length, offset in zip(halved, self._offsets, strict=True)]
         self.count = math.prod(self._grid)
         self.numel = max(1, math.prod(self._weight.shape[:-1]))
         # Entry by entry the computed symbol is off by at most `_rounding(taps)` times its sum of |weights|.

@@ -43,6 +43,9 @@ def audit(
     attack: Annotated[str, typer.Option(help="The attack; `modelkeep methods attack` lists them.")] = "pgd",
     steps: Annotated[int, typer.Option(min=1, help="Steps of the attack, if it takes steps.")] = 40,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
+    minutes: Annotated[
+        float, typer.Option(help="Minutes that a check may take by its estimate; a longer one is not run.")
+    ] = 10.0,
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
     fail_on: Annotated[
@@ -65,7 +68,7 @@ def audit(
 
     check_out(out)
     loaded, examined = model_and_data(model, data, options)
-    settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack)
+    settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, minutes=minutes)
     with progress.show():
         result = run_audit(loaded, examined, settings, seed=seed, name=Path(model).name)
     conclude(result, out, as_json)

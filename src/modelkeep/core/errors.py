@@ -92,6 +92,17 @@ class UnknownData(DataError, InputError):
     """There is no data set of the name that the caller gave."""
 
 
+class OutOfTime(ModelKeepError):
+    """Work was stopped at its time limit; `whole` is about how many seconds the task at hand would have taken."""
+
+    def __init__(self, message: str, whole: float) -> None:
+        self.whole = whole
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutOfTime, (self.wrong, self.whole)
+
+
 class TrainingError(ModelKeepError):
     """A training cannot go on, because its loss or its weights are no longer finite; `history` is how far it came."""
 

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import IO, Protocol
 
+from modelkeep.core.errors import OutOfTime
+
 
 @dataclass
 class Task:
@@ -33,6 +35,17 @@ class Task:
             self.note = note
         if self._watcher is not None:
             self._watcher.changed(self)
+        deadline = _deadline.get()
+        if deadline is not None and time.monotonic() > deadline:
+            raise self._late()
+
+    def _late(self) -> OutOfTime:
+        seconds = time.monotonic() - self.started
+        told = f"'{self.name}' was stopped after {seconds:.0f} s, at its time limit."
+        if not self.total or not self.done:
+            return OutOfTime(told, seconds)
+        whole = seconds * self.total / self.done
+        return OutOfTime(f"{told} {self.done:g} of {self.total:g} were done: about {whole:.0f} s in all.", whole)
 
 
 class Watcher(Protocol):
@@ -44,6 +57,7 @@ class Watcher(Protocol):
 
 
 _watcher: ContextVar[Watcher | None] = ContextVar("modelkeep_progress", default=None)
+_deadline: ContextVar[float | None] = ContextVar("modelkeep_deadline", default=None)
 
 
 @contextmanager
@@ -75,6 +89,22 @@ def watch(watcher: Watcher) -> Iterator[None]:
         yield
     finally:
         _watcher.reset(token)
+
+
+@contextmanager
+def limit(seconds: float) -> Iterator[None]:
+    """Stop the work of the block with `OutOfTime` once `seconds` are over, when a task next says that it goes on.
+
+    What reports progress can be stopped so: between layers, steps or batches, never within one. An outer limit that
+    ends earlier still holds.
+    """
+    ends = time.monotonic() + seconds
+    outer = _deadline.get()
+    token = _deadline.set(ends if outer is None else min(ends, outer))
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
 
 
 @contextmanager
