@@ -97,9 +97,9 @@ EXPORTS = {
         execute find_thing tokens
     """,
     "privacy": """
-        DPSGD RMIA AuditEpsilon AuditedEpsilon BayesianWhiteBox Entropy FindWeightLeak InvertModel Inverted Knowledge
-        LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy Naive Noise PrivatelyTrained Quantile
-        ShadowClassifier Shadows WeightLeak train_shadows
+        DPSGD RMIA AuditEpsilon AuditedEpsilon BayesianWhiteBox Entropy FindWeightLeak InferProperty InvertModel Inverted
+        Knowledge LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy Naive Noise PrivatelyTrained
+        PropertyInferred Quantile ShadowClassifier Shadows Watermark WeightLeak draw_watermarks train_shadows
     """,
     "privacy.membership": """
         RMIA BayesianWhiteBox Entropy Knowledge LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy
@@ -108,6 +108,7 @@ EXPORTS = {
     "privacy.private_training": """
         DPSGD AuditEpsilon AuditedEpsilon PrivateGradients PrivatelyTrained advantage_bounds epsilon_of noise_for
     """,
+    "privacy.property": "InferProperty PropertyInferred Watermark draw_watermarks",
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture PrivacyReport Table attack_page bias_page
         completion_page explain_examples explanations_page hardening_page measure_bias measure_privacy privacy_page

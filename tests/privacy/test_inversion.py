@@ -43,6 +43,8 @@ def test_each_reconstruction_of_a_class_has_a_start_of_its_own_and_the_seed_repe
     assert torch.equal(method(model, seed=1).x, found.x)
     blank = InvertModel(per_class=2, steps=20, start="blank")(model, seed=1)
     assert torch.equal(blank.x[0], blank.x[1]), "from one start, descent gives one picture"
+    still = InvertModel(steps=1, step_size=1e-9, start="grey")(model, seed=1)
+    torch.testing.assert_close(still.x, torch.full((3, 1, 8, 8), 0.5))
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,13 @@ Dziugaite2016 | Gintare Karolina Dziugaite, Zoubin Ghahramani, Daniel Roy | A st
 Ebrahimi2018 | Javid Ebrahimi et al. | HotFlip: white-box adversarial examples for text classification | ACL
 Espeholt2018 | Lasse Espeholt et al. | IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures | ICML
 Fortunato2018 | Meire Fortunato et al. | Noisy networks for exploration | ICLR
+Ganju2018 | Karan Ganju et al. | Property inference attacks on fully connected neural networks using permutation invariant representations | CCS
 Golub1999 | Todd Golub et al. | Molecular classification of cancer: class discovery and class prediction by gene expression monitoring | Science
 Goodfellow2015 | Ian Goodfellow, Jonathon Shlens, Christian Szegedy | Explaining and harnessing adversarial examples | ICLR
 Gopi2021 | Sivakanth Gopi, Yin Tat Lee, Lukas Wutschitz | Numerical composition of differential privacy | NeurIPS
 Gu2014 | Shixiang Gu, Luca Rigazio | Towards deep neural network architectures robust to adversarial examples | arXiv 1412.5068
 He2015 | Kaiming He et al. | Delving deep into rectifiers: surpassing human-level performance on ImageNet classification | ICCV
-He2016 | Kaiming He et al. | Deep residual learning for image recognition | CVPR
+He2016 | Kaiming He et al. | Deep residual learning for image recognition; Identity mappings in deep residual networks | CVPR; ECCV
 He2019 | Zecheng He, Tianwei Zhang, Ruby Lee | Model inversion attacks against collaborative inference | ACSAC
 Hessel2018 | Matteo Hessel et al. | Rainbow: combining improvements in deep reinforcement learning | AAAI
 Hinton2015 | Geoffrey Hinton, Oriol Vinyals, Jeff Dean | Distilling the knowledge in a neural network | arXiv 1503.02531
@@ -77,7 +78,7 @@ Katz2017 | Guy Katz et al. | Reluplex: an efficient SMT solver for verifying dee
 Kim2018 | Been Kim et al. | Interpretability beyond feature attribution: quantitative testing with concept activation vectors (TCAV) | ICML
 Krizhevsky2009 | Alex Krizhevsky | Learning multiple layers of features from tiny images | technical report, University of Toronto
 Kurakin2016 | Alexey Kurakin, Ian Goodfellow, Samy Bengio | Adversarial examples in the physical world | arXiv 1607.02533
-Lee2019 | Taesung Lee et al. | Defending against neural network model stealing attacks using deceptive perturbations | IEEE Security and Privacy Workshops
+Lee2019 | Taesung Lee et al.; Juho Lee et al. | Defending against neural network model stealing attacks using deceptive perturbations; Set transformer: a framework for attention-based permutation-invariant neural networks | IEEE Security and Privacy Workshops; ICML
 Leino2018 | Klas Leino et al. | Influence-directed explanations for deep convolutional networks | ITC
 Leino2022 | Klas Leino | Identifying, Analyzing, and Addressing Weaknesses in Deep Networks | PhD thesis CMU-CS-22-104, Carnegie Mellon University
 Li2022 | Oscar Li et al.; Xuechen Li et al. | Label leakage and protection in two-party split learning; Large language models can be strong differentially private learners | ICLR; ICLR
@@ -98,6 +99,7 @@ Papernot2016 | Nicolas Papernot et al. | The limitations of deep learning in adv
 Papernot2017 | Nicolas Papernot et al. | Practical black-box attacks against machine learning | AsiaCCS
 Papernot2021 | Nicolas Papernot et al. | Tempered sigmoid activations for deep learning with differential privacy | AAAI
 Pintor2021 | Maura Pintor et al. | Fast minimum-norm adversarial attacks through adaptive norm constraints | NeurIPS
+Rolnick2020 | David Rolnick, Konrad Kording | Reverse-engineering deep ReLU networks | ICML
 Rony2019 | Jérôme Rony et al. | Decoupling direction and norm for efficient gradient-based L2 adversarial attacks and defenses | CVPR
 Ross2018 | Andrew Ross, Finale Doshi-Velez | Improving the adversarial robustness and interpretability of deep neural networks by regularizing their input gradients | AAAI
 Saha2020 | Soumadeep Saha | Towards Robust Deep Learning Systems: The Plasticity Hypothesis | MSc thesis, IISER Kolkata

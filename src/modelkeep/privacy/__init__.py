@@ -20,6 +20,7 @@ from modelkeep.privacy.membership import (
     ShadowClassifier,
 )
 from modelkeep.privacy.private_training import DPSGD, AuditedEpsilon, AuditEpsilon, PrivatelyTrained
+from modelkeep.privacy.property import InferProperty, PropertyInferred, Watermark, draw_watermarks
 from modelkeep.privacy.shadows import Shadows, train_shadows
 from modelkeep.privacy.weight_leakage import FindWeightLeak, WeightLeak
 
@@ -31,6 +32,7 @@ __all__ = [
     "BayesianWhiteBox",
     "Entropy",
     "FindWeightLeak",
+    "InferProperty",
     "InvertModel",
     "Inverted",
     "Knowledge",
@@ -43,9 +45,12 @@ __all__ = [
     "Naive",
     "Noise",
     "PrivatelyTrained",
+    "PropertyInferred",
     "Quantile",
     "ShadowClassifier",
     "Shadows",
+    "Watermark",
     "WeightLeak",
+    "draw_watermarks",
     "train_shadows",
 ]

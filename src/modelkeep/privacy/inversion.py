@@ -97,8 +97,8 @@ class InvertModel:
         default=None,
         above=0,
     )
-    start: Literal["noise", "blank"] = setting(
-        "Faint noise on grey, or the smallest value everywhere.", default="noise"
+    start: Literal["noise", "grey", "blank"] = setting(
+        "Faint noise on grey, grey alone, or the smallest value everywhere.", default="noise"
     )
     parametrisation: Literal["pixels", "fourier"] = setting("What is optimised.", default="pixels")
     transformations: Transformations | None = setting("How a picture is changed at random in each step.", default=None)
