@@ -97,9 +97,10 @@ EXPORTS = {
         execute find_thing tokens
     """,
     "privacy": """
-        DPSGD RMIA AuditEpsilon AuditedEpsilon BayesianWhiteBox Entropy FindWeightLeak InferProperty InvertModel Inverted
-        Knowledge LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy Naive Noise PrivatelyTrained
-        PropertyInferred Quantile ShadowClassifier Shadows Watermark WeightLeak draw_watermarks train_shadows
+        DPSGD RMIA AuditEpsilon AuditedEpsilon BayesianWhiteBox Entropy FindWeightLeak InferProperty InvertModel
+        Inverted Knowledge LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy Naive Noise
+        PrivatelyTrained PropertyInferred Quantile ShadowClassifier Shadows Watermark WeightLeak draw_watermarks
+        train_shadows
     """,
     "privacy.membership": """
         RMIA BayesianWhiteBox Entropy Knowledge LearnedWhiteBox LiRA Loss Membership MembershipAttack ModifiedEntropy
