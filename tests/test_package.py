@@ -66,7 +66,7 @@ EXPORTS = {
         JacobianAugmentation Knockoff LabelsOnly Listed Naive PartialBayes PerfectBayes Remote Repeated Smoothing
         Strategy Target
     """,
-    "extract.parameters": "Distance Recovery Stolen compare lemma_one steal",
+    "extract.parameters": "Boundaries Distance Recovery Stolen compare lemma_one steal uncover",
     "govern": """
         Advice Agreement Audit ConsentState Evaluated Folder Identity Leader Material Party Pass Policy
         PublicIdentity Trained Window Wire advise assemble audit draft evaluate infer infer_labels invert
