@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model
-from modelkeep.papers.leino2022.figure_8_14 import METHODS, SETUPS, _show, make_objective, trials
+from modelkeep.papers.leino2022 import figure_8_14
+from modelkeep.papers.leino2022.figure_8_14 import METHODS, SETUPS, _show, make_objective, report, trials
 from modelkeep.privacy import draw_watermarks
+from modelkeep.privacy.property.meta_classifier import MetaTraining
 from modelkeep.privacy.property.shadow_sets import Procedure
 from modelkeep.training import Recipe, cross_entropy
+from modelkeep.zoo import datasets
+from papers.leino2022.performing import performed
 
 LITTLE = replace(SETUPS["small"][0], hidden=(8, 8), counts=(14, 20), targets=8, per_class=1, images=40, epochs=1)
 
@@ -52,3 +57,17 @@ def test_reconstructions_are_found_again_and_only_missing_ones_are_made(tmp_path
     again = _show(procedure(), LITTLE, 0, tmp_path)
     assert torch.equal(again.sets, first.sets)
     assert (tmp_path / "reconstructions-0.safetensors").stat().st_mtime_ns == before
+
+
+def test_the_report_has_a_row_per_training_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    little = Data(torch.rand(40, 1, 28, 28, generator=generator), torch.arange(40) % 2, ("a", "b"), bounds=(0, 1))
+    monkeypatch.setattr(datasets, "load", lambda name: little)
+    monkeypatch.setitem(SETUPS, "small", (replace(LITTLE, images=None),))
+    monkeypatch.setattr(figure_8_14, "MetaTraining", partial(MetaTraining, epochs=1))
+    result = report(performed(trials("small", 0)[:1]))
+    cells = {(cell.row, cell.column): cell.ours for cell in result.cells}
+    assert cells["mnist, standard", "F1, 14 shadows"] is not None
+    assert cells["mnist, standard", "F1 of the control with shuffled labels, 20 shadows"] is not None
+    assert cells["mnist, gloro", "F1, 20 shadows"] is None
+    assert len(result.claims) == 2 * len(METHODS)
