@@ -10,6 +10,7 @@ from modelkeep.bias import MeasureAmplification
 from modelkeep.core.access import Scores
 from modelkeep.extract import Extract, Knockoff
 from modelkeep.extract.substitute import train_substitute
+from modelkeep.extract.target import Asked
 from modelkeep.training import Recipe
 from texts import VALUES, sentences, sentiment
 
@@ -30,6 +31,16 @@ def test_a_copy_answers_as_the_target_does(tmp_path: Path) -> None:
     assert copy.nest == target.nest
     again = Model.load(copy.save(tmp_path / "copy.safetensors"))
     assert again.fingerprint() == copy.fingerprint()
+
+
+def test_a_target_that_only_answers_is_copied_by_a_reader_of_words() -> None:
+    """A remote target says how many numbers it takes; the thief knows which of them are words."""
+    owner = sentiment()
+    pool = sentences(owner, _texts(40))
+    target = Asked(owner.probs, input_shape=owner.input_shape, classes=owner.classes, returns="probabilities")
+    found = Extract(pool, Knockoff(20), recipe=Recipe(steps=1))(target, pool, seed=0)
+    assert found.substitute.nest == owner.nest
+    assert found.substitute.card.architecture == "modelkeep.architectures:text_lstm"
 
 
 def test_bias_is_measured_at_the_last_slice() -> None:

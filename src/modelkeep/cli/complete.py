@@ -16,13 +16,16 @@ from modelkeep.cli.model_options import (
     model_and_data,
     with_model_options,
 )
+from modelkeep.cli.tokenizer_files import find_tokenizer
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from modelkeep import Data
     from modelkeep.completion.hardness import Hardness
     from modelkeep.completion.part import Part
     from modelkeep.completion.price import Price
+    from modelkeep.core.model_file import Description
     from modelkeep.study import StudyResult
 
 
@@ -108,7 +111,14 @@ def complete(
         "seed": seed,
     }
     # Only what was said: a ledger of an earlier version has trials without these.
-    more = {"card": card, "ignore": said.ignore, "missing": said.missing}
+    more = {
+        "card": card,
+        "ignore": said.ignore,
+        "missing": said.missing,
+        "positive": said.positive,
+        "text": said.text,
+        "tokenizer": _tokenizer(model, said, judged),
+    }
     owned |= {name: value for name, value in more.items() if value}
     owner = open_owned(owned)
     owned["fingerprints"] = fingerprints(*owner)
@@ -129,6 +139,14 @@ def complete(
         return
     _, own = evaluate(owner[0], owner[2])
     _show(found, done, 1 - own.value, written)
+
+
+def _tokenizer(model: str, said: Description, judged: Data) -> dict[str, Any] | None:
+    """The file of a text model's tokenizer, and how long its texts are; a pretrained model has its own."""
+    place = find_tokenizer(model, said)
+    if judged.tokenizer is None or place is None:
+        return None
+    return {"file": _resolved(str(place)), "length": judged.tokenizer.length}
 
 
 def _resolved(source: str) -> str:

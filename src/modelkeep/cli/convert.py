@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from modelkeep.cli.model_options import ModelOptions, with_model_options
+from modelkeep.cli.tokenizer_files import find_tokenizer, write_tokenizer
 
 if TYPE_CHECKING:
     from modelkeep import Model
@@ -65,12 +66,22 @@ def convert(
         beside = _describe(model, said).write(target.with_suffix(".toml"))
     else:
         model.save(target)
+    tokenizer = _copy_tokenizer(source, said, target) if model.nest is not None else None
     if as_json:
-        written = [str(path) for path in (target, beside) if path is not None]
+        written = [str(path) for path in (target, beside, tokenizer) if path is not None]
         typer.echo(json.dumps({"written": written, "card": model.card.told()}, ensure_ascii=False))
         return
     typer.echo(f"{model!r}\nwritten: {target}" + (f" and {beside}, which names the classes" if beside else ""))
+    if tokenizer is not None:
+        typer.echo(f"its tokenizer: {tokenizer}")
     typer.echo(f"Try it: modelkeep audit {_named(model, target, factory)} --data DATA")
+
+
+def _copy_tokenizer(source: str, said: Description, target: Path) -> Path | None:
+    """A text model's tokenizer, as it is, beside the converted model: the same word stays the same number."""
+    found = find_tokenizer(source, said)
+    place = None if found is None else found / "tokenizer.json" if found.is_dir() else found
+    return None if place is None else write_tokenizer(place.read_text(encoding="utf-8"), target)
 
 
 def _beside(source: str) -> Path:

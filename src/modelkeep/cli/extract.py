@@ -16,7 +16,16 @@ from modelkeep.cli.method_options import (
     make_method,
     method_command,
 )
-from modelkeep.cli.model_options import DataSource, ModelOptions, Seed, model_and_data, open_data, with_model_options
+from modelkeep.cli.model_options import (
+    DataSource,
+    ModelOptions,
+    Seed,
+    model_and_data,
+    open_data,
+    save_beside,
+    with_model_options,
+)
+from modelkeep.cli.tokenizer_files import tokenizer_of_width
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -109,11 +118,13 @@ def extract(
         {"means": "answers"} if far and draws_table and "means" not in given_settings(context) else {}
     )
     recipe = replace(RECIPE, epochs=epochs)
+    said = options.description(target)
     clean: Model | None = None
     if far:
         typer.echo("Ask only a target that is yours, or that you are allowed to test.", err=True)
         remote = _remote(target, key_file, rate, returns, out)
-        test = open_data(data, options.description(target), part="test", shape=remote.input_shape)
+        tokenizer = tokenizer_of_width(said, remote.input_shape)
+        test = open_data(data, said, part="test", shape=remote.input_shape, tokenizer=tokenizer)
     else:
         clean, test = model_and_data(target, data, options)
         clean.require_fit(test)
@@ -124,7 +135,6 @@ def extract(
             return remote
         return Scores(clean) if guard is None else Guarded(clean, guard)
 
-    said = options.description(target)
     shape = fresh().input_shape
     pool = open_data(queries_from or data, said, part="train", shape=shape, tokenizer=test.tokenizer)
     count = min(queries, len(pool))
@@ -150,6 +160,7 @@ def extract(
         typer.echo(f"Stopped.{kept}", err=True)
         raise typer.Exit(ExitCode.STOPPED) from None
     written = _write(found, drawn, out)
+    save_beside(out / "substitute.safetensors", test)
     if as_json:
         typer.echo(found.to_json())
         return

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints, overl
 import typer
 
 from modelkeep.cli.checks import check_device
+from modelkeep.cli.tokenizer_files import find_tokenizer, read_own_tokenizer, write_tokenizer
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 ModelSource = Annotated[
     str,
     typer.Argument(
-        help="A .safetensors, .pt2 or .onnx file, a folder of Hugging Face, package.module:factory, efficientnet-lite0 "
-        "or resnet50."
+        help="A .safetensors, .pt2 or .onnx file, a folder of Hugging Face, package.module:factory, "
+        "efficientnet-lite0, resnet50 or minilm-reviews."
     ),
 ]
 DataSource = Annotated[
@@ -165,17 +166,18 @@ def model_and_data(model: str, data: str, options: ModelOptions, train: str | No
     said = options.description(model)
     if model in pretrained.names():
         ready = pretrained.load(model, device=said.device or "cpu")
-        return ready, open_data(data, said, part="test", shape=ready.input_shape)
+        tokenizer = pretrained.load_tokenizer(model)
+        return ready, open_data(data, said, part="test", shape=ready.input_shape, tokenizer=tokenizer)
     if ":" in model:
         # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
         sys.path.append(str(Path.cwd()))
     card = said.card()
-    shape, place = card.get("input_shape"), _find_tokenizer(model, said)
+    shape, place = card.get("input_shape"), find_tokenizer(model, said)
     own: dict[str, Any] = {}
     if place is not None or (shape is None and _are_pictures(data)):
         # What the data must be made to fit, the model itself says.
         own = formats.read(model, weights=said.weights, card=card, describe=options.describe).known
-    tokenizer = None if place is None else _read_tokenizer(place, own)
+    tokenizer = None if place is None else read_own_tokenizer(place, own)
     examined = open_data(
         data,
         said,
@@ -244,11 +246,13 @@ def read_like(like: Data, source: str, said: Description, *, part: Literal["trai
 
 
 def save_beside(model: Path, data: Data) -> None:
-    """Keep what made the numbers of a table beside a model that was trained on it, so that they mean the same again."""
+    """Keep what made numbers of a table or a text beside a model of such data, so that they mean the same again."""
     from modelkeep.core.encoder import write_encoder
 
     if data.encoder is not None:
         write_encoder(data.encoder, model)
+    if data.tokenizer is not None:
+        write_tokenizer(data.tokenizer.to_json(), model)
 
 
 def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
@@ -270,19 +274,6 @@ def in_classes_of(model: Model, data: Data) -> tuple[Data, bool]:
     return replace(data, y=answers, classes=model.classes), False
 
 
-def _find_tokenizer(model: str, said: Description) -> Path | None:
-    """The tokenizer that was named, else the one beside the model's file or in its folder."""
-    if said.tokenizer is not None:
-        return said.tokenizer
-    files: list[Path] = [Path(model)] if said.weights is None else [said.weights, Path(model)]
-    for file in files:
-        inside: tuple[Path, ...] = (file / "tokenizer.json",) if file.is_dir() else ()
-        for place in (*inside, file.with_suffix(".tokenizer.json"), file.with_name("tokenizer.json")):
-            if place.is_file():
-                return place
-    return None
-
-
 def learn_encoder(train: str | None, said: Description) -> Encoder | None:
     """What makes numbers of the training table, if there is one."""
     if train is None or said.text is not None or Path(train).suffix.lower() not in (".csv", ".parquet"):
@@ -296,18 +287,6 @@ def _find_encoder(model: str, said: Description) -> Encoder | None:
 
     places = [file.with_suffix(".encoder.json") for file in (said.weights, Path(model)) if file is not None]
     return next((read_encoder(place) for place in places if place.is_file()), None)
-
-
-def _read_tokenizer(place: Path, own: dict[str, Any]) -> Tokenizer:
-    """The tokenizer, for texts as long as the model says that it takes them."""
-    from pydantic import TypeAdapter
-
-    from modelkeep.core.nest import Nest
-    from modelkeep.zoo.tokenizers import read_tokenizer
-
-    nest = None if own.get("inputs") is None else TypeAdapter(Nest).validate_python(own["inputs"])
-    ids = None if nest is None else nest.tokens
-    return read_tokenizer(place, length=None if ids is None else ids.shape[0])
 
 
 def _are_pictures(data: str) -> bool:

@@ -20,11 +20,13 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.files import replace_file
 from modelkeep.core.model import Model
+from modelkeep.core.tokenizer import Tokenizer
 from modelkeep.study.folder import shared_folder, workdir
 from modelkeep.study.names import trial
 from modelkeep.study.trials import canonical
 from modelkeep.training import Recipe, evaluate
 from modelkeep.zoo import datasets, pretrained
+from modelkeep.zoo.tokenizers import read_tokenizer
 
 _Opened = tuple[Model, Data, Data]
 """The owner's model, what it is trained on, and what it is judged on."""
@@ -69,8 +71,9 @@ def open_owned(owned: Mapping[str, Any]) -> _Opened:
     """Open what is `owned`: a model and data as the user named them, all in JSON.
 
     It has model, weights, input_shape, device; train, test, label; and `examples`, how many of the test data judge,
-    drawn by `seed`. Where given, `card` says more about the model, `ignore` and `missing` more about a table, and
-    `fingerprints` are those that the model and the data must have.
+    drawn by `seed`. Where given, `card` says more about the model, `ignore`, `missing` and `positive` more about a
+    table, `text` is the column of texts and `tokenizer` the file and length of what reads them, and `fingerprints`
+    are those that the model and the data must have.
     """
     return _open(canonical(owned))
 
@@ -81,7 +84,13 @@ def _open(text: str) -> _Opened:
     shape = None if named["input_shape"] is None else tuple(named["input_shape"])
     device = named["device"]
     read = partial(
-        datasets.open, label=named["label"], ignore=named.get("ignore", ()), missing=named.get("missing", "refuse")
+        datasets.open,
+        label=named["label"],
+        ignore=named.get("ignore", ()),
+        missing=named.get("missing", "refuse"),
+        positive=named.get("positive"),
+        text=named.get("text"),
+        tokenizer=_tokenizer(named),
     )
     if named["model"] in pretrained.names():
         model = pretrained.load(named["model"], device=device)
@@ -96,6 +105,13 @@ def _open(text: str) -> _Opened:
     if named.get("fingerprints", found := fingerprints(model, data, held_out)) != found:
         raise InputError("The model or the data changed since the study began. Start `modelkeep complete` again.")
     return model, data, held_out
+
+
+def _tokenizer(named: Mapping[str, Any]) -> Tokenizer | None:
+    if named["model"] in pretrained.names():
+        return pretrained.load_tokenizer(named["model"])
+    kept = named.get("tokenizer")
+    return None if kept is None else read_tokenizer(kept["file"], length=kept["length"])
 
 
 def fingerprints(model: Model, data: Data, held_out: Data) -> list[str]:

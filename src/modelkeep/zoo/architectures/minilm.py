@@ -1,4 +1,4 @@
-"""MiniLM with a head for classes: Hugging Face's BertModel, the mean of its states, and a linear layer."""
+"""MiniLM with a head for classes: Hugging Face's BertModel, the mean of its states, and one or two linear layers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ _SIZES: dict[str, Any] = {
 
 
 class TextEncoder(nn.Module):
-    """A BertModel, the mean of its states, a hidden layer and logits."""
+    """A BertModel, the mean of its states, a hidden layer (none where `hidden` is 0) and logits."""
 
     def __init__(self, body: nn.Module, width: int, hidden: int, classes: int) -> None:
         super().__init__()
         self.body = body
         self.mean = MaskedMean()
         self.head = nn.Sequential()
-        self.head.add_module("hidden", nn.Linear(width, hidden))
-        self.head.add_module("relu", nn.ReLU())
-        self.head.add_module("logits", nn.Linear(hidden, classes))
+        if hidden:
+            self.head.add_module("hidden", nn.Linear(width, hidden))
+            self.head.add_module("relu", nn.ReLU())
+        self.head.add_module("logits", nn.Linear(hidden or width, classes))
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """The logits `(n, classes)`."""
@@ -42,9 +43,12 @@ class TextEncoder(nn.Module):
 
 
 def minilm(classes: int, hidden: int = 64, sizes: Mapping[str, Any] | None = None) -> nn.Module:
-    """MiniLM with a head of one hidden layer; `sizes` are those of Hugging Face's BertConfig where they are others."""
-    if classes < 2 or hidden < 1:
-        raise bad_parameter("minilm", "classes", "at least 2, with at least 1 hidden unit", (classes, hidden))
+    """MiniLM with a head of `hidden` units, or with a linear head where that is 0.
+
+    `sizes` are those of Hugging Face's BertConfig where they are others.
+    """
+    if classes < 2 or hidden < 0:
+        raise bad_parameter("minilm", "classes", "at least 2, with no negative number of units", (classes, hidden))
     try:
         from transformers import BertConfig, BertModel
     except ImportError as error:

@@ -133,7 +133,7 @@ def open(
         ignore: Columns of a table to leave out.
         missing: What to do with missing values in a table: "refuse" them, "indicate" them by added features, "fill"
             them with the column's mean or most frequent text, or "drop" their rows.
-        positive: The label of a table that becomes class 1; all others become class 0.
+        positive: The label of a table, or of texts in a file, that becomes class 1; all others become class 0.
         encoder: What made the numbers of the table that the model was trained on, `data.encoder`: the same columns then
             mean the same. It also says what the label is, and what to do with missing values.
         part: The part of a built-in set.
@@ -148,7 +148,7 @@ def open(
     """
     path = Path(source).expanduser()
     if path.exists() and (text is not None or path.suffix == ".jsonl"):
-        found = read_texts(path, text=text or "text", label=label)
+        found = read_texts(path, text=text or "text", label=label, positive=positive)
         return found.encode(tokenizer if tokenizer is not None else found.learn_tokenizer())
     if path.exists():
         return user_files.read(

@@ -216,10 +216,19 @@ def _classes(labels: _Seen, name: str, positive: str | None) -> tuple[tuple[str,
             f"The label column '{labels.name}' of '{name}' has more than {MOST_CATEGORIES} different values, such as "
             f"'{levels[0]}'. Choose a column of classes."
         )
+    return number_classes(levels, positive, f"'{labels.name}' of '{name}'")
+
+
+def number_classes(levels: Sequence[str], positive: str | None, column: str) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The names of the classes, and the number of each label; with `positive`, that one is 1 and all others are 0.
+
+    >>> number_classes(["bad", "fair", "good"], "good", "'quality'")
+    (('not good', 'good'), {'bad': 0, 'fair': 0, 'good': 1})
+    """
     if positive is None:
         return tuple(levels), {level: number for number, level in enumerate(levels)}
     if positive not in levels:
-        raise DataError(f"No label in '{labels.name}' of '{name}' is '{positive}'. There are: {', '.join(levels)}.")
+        raise DataError(f"No label in {column} is '{positive}'. There are: {', '.join(levels)}.")
     others = [level for level in levels if level != positive]
     negative = others[0] if len(others) == 1 else f"not {positive}"
     return (negative, positive), {level: int(level == positive) for level in levels}

