@@ -49,6 +49,14 @@ def test_random_weights_are_no_nearer_to_training_than_to_other_examples() -> No
     assert found.nearer.low <= 0.5 <= found.nearer.high
 
 
+def test_choosing_the_best_columns_makes_no_leak() -> None:
+    torch.manual_seed(0)
+    model = model_with(torch.randn(400, 144))
+    found = FindWeightLeak(most=40)(model, pictures(30, 0), held_out=pictures(30, 1))
+    assert found.nearer.low <= 0.5 <= found.nearer.high
+    assert float((found.similarity > found.elsewhere).double().mean()) > 0.75, "those shown were chosen by it"
+
+
 def test_what_has_no_columns_to_show_is_refused() -> None:
     convolution = Model(
         nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(200, 2)), input_shape=(1, 12, 12), classes=("a", "b")

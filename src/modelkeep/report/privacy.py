@@ -13,11 +13,14 @@ from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.privacy import BayesianWhiteBox, Knowledge, Membership, MembershipAttack
+from modelkeep.privacy.inversion import Inverted
 from modelkeep.privacy.membership.result import draw_roc
 from modelkeep.privacy.records import SHOWN, record_hashes
 from modelkeep.report.measure import percent
 from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
+from modelkeep.report.reconstructions import NAME as RECONSTRUCTIONS
+from modelkeep.report.reconstructions import draw_reconstructions, reconstruct, tell_reconstructions
 
 TAXONOMY = ("NIST AI 100-2 NISTAML.033", "MITRE ATLAS AML.T0024.000", "OWASP ML04:2023")
 COUNT = 8
@@ -66,6 +69,7 @@ class PrivacyReport(Result, kind="privacy"):
     attacks: tuple[Membership, ...]
     exposed: tuple[Exposure, ...]
     asked: tuple[Exposure, ...] = ()
+    inverted: Inverted | None = None
 
     @property
     def strongest(self) -> Membership:
@@ -136,6 +140,7 @@ def measure_privacy(
             attacks=found,
             exposed=exposures[: len(shown) - len(records)],
             asked=exposures[len(shown) - len(records) :],
+            inverted=reconstruct(model, members, seed=seed),
         )
 
 
@@ -193,6 +198,12 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
             pictures=tuple(picture for name, picture in pictures.items() if name != "privacy-roc.png"),
         ),
     ]
+    notes = _notes(found)
+    if found.inverted is not None:
+        pictures[RECONSTRUCTIONS] = draw_reconstructions(found.inverted, members)
+        part, note = tell_reconstructions(found.inverted, pictures[RECONSTRUCTIONS])
+        parts.append(part)
+        notes += (note,)
     if found.asked:
         lead = " ".join(each.tell() for each in found.asked)
         parts.insert(0, Part("The record in question", lead, tables=(_table_of_records(found.asked),)))
@@ -201,7 +212,7 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
         title=f"What {found.model_name} gives away about {found.data_name}",
         verdict=found.verdict,
         cards=tuple(cards),
-        notes=_notes(found),
+        notes=notes,
         notes_title="What to do",
         parts=tuple(parts),
         pictures=pictures,
