@@ -248,9 +248,10 @@ def test_a_model_at_a_url(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_black_box(make(title))
 
 
-def ask_text(made: dict[str, Any], embedding: str) -> tuple[Any, ...]:
-    """The four questions of a text classifier."""
+def ask_text(made: dict[str, Any], embedding: str, cheaper: tuple[tuple[str, str], ...] = ()) -> tuple[Any, ...]:
+    """The four questions of a text classifier; `cheaper` says what is asked of fewer texts."""
     instead = (
+        *cheaper,
         ("import PGD", "import HotFlip"),
         ("PGD(radius=0.05, steps=5)", "HotFlip(words=2)"),
         ("Influence()", f"Influence(slice={embedding!r})"),
@@ -292,3 +293,21 @@ def test_a_hugging_face_text_classifier() -> None:
     _, attacked, explained, _ = ask_text(made, "bert.embeddings.word_embeddings")
     assert attacked.adversarial.shape == attacked.original.shape
     assert explained.influence.shape[0] == 8
+
+
+def test_minilm_that_judges_film_reviews() -> None:
+    """A few texts, and of the audit what its size allows in a test."""
+    made = make("MiniLM that judges film reviews")
+    made["data"], made["others"] = made["data"].first(24), made["others"].first(8)
+    cheaper = (
+        ("Settings(examples=8, steps=3)", "Settings(checks=('accuracy',))"),
+        ("Knockoff(100))", "Knockoff(8), recipe=Recipe(epochs=1))"),
+        ("data.first(8)", "data.first(3)"),
+    )
+    made["Recipe"] = Recipe
+    audited, attacked, explained, extracted = ask_text(made, "body.embeddings.word_embeddings", cheaper)
+    assert accuracy(audited) > 0.5
+    assert attacked.texts  # two words change an answer, and are shown
+    assert all(len(text.changes) <= 2 for text in attacked.texts)
+    assert explained.influence.shape == (3, 64, 384)
+    assert extracted.queries == 8

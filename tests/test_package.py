@@ -112,7 +112,8 @@ EXPORTS = {
     "privacy.property": "InferProperty PropertyInferred Watermark draw_watermarks",
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture PrivacyReport Table attack_page bias_page
-        completion_page explain_examples explanations_page hardening_page measure_bias measure_privacy privacy_page
+        completion_page explain_examples explanations_page extraction_page hardening_page measure_bias measure_privacy
+        privacy_page
     """,
     "rl": """
         A2C A2CSettings Agent Environments Impala ImpalaSettings Learned Player Population Rainbow RainbowSettings

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from modelkeep.attack import HotFlip
@@ -12,9 +14,17 @@ from modelkeep.cli import app
 from modelkeep.core.errors import InputError
 from modelkeep.core.slices import Place
 from modelkeep.explain import ClassScore, Conductance, Influence, IntegratedGradients, Saliency, SmoothGrad
-from modelkeep.report import explain_examples, explanations_page
+from modelkeep.privacy import Knowledge, Loss
+from modelkeep.report import (
+    bias_page,
+    explain_examples,
+    explanations_page,
+    measure_bias,
+    measure_privacy,
+    privacy_page,
+)
 from modelkeep.report.attack import attack_page
-from modelkeep.report.words import shade
+from modelkeep.report.words import read_rows, shade
 from texts import TOKENIZER, lstm, sentences, sentiment
 
 QUANTITY = ClassScore("positive")
@@ -76,3 +86,26 @@ def test_explain_and_attack_from_the_command_line(tmp_path: Path, monkeypatch: p
     told = CliRunner().invoke(app, attack)
     assert told.exit_code != 0
     assert "--tokenizer" in str(told.exception) + told.output
+
+
+def test_the_page_of_bias_names_the_words_that_mislead() -> None:
+    """Three negative texts are taken for positive ones, because of one word; its part of the logit is known."""
+    model = sentiment()
+    data = sentences(model, ("good film", "fine film", "great film") * 6 + ("the great film",) * 3 + ("bad film",) * 6)
+    data = replace(data, y=torch.tensor([1] * 18 + [0] * 9))
+    found = measure_bias(model, data, slice="mean")
+    assert found.before.majority == "positive"
+    assert dict(found.words) == pytest.approx({"great": 1.0, "the": -0.1 / 3, "film": 0.1 / 3}, abs=1e-5)
+    assert "Words that mislead" in bias_page(found).render()
+    right = data.take([*range(18), *range(21, 27)])
+    assert not measure_bias(model, right, slice="mean").words  # nothing is wrong there
+
+
+def test_the_page_of_privacy_shows_the_words_of_exposed_texts() -> None:
+    model = sentiment()
+    members = sentences(model)
+    found = measure_privacy(model, members, members, Knowledge(members, None), [Loss()])
+    page = privacy_page(found, members)
+    (part,) = [part for part in page.parts if part.title == "The most exposed records"]
+    assert [row[2] for row in part.tables[1].rows] == read_rows(members, [each.row for each in found.exposed])
+    assert "the good film good" in {row[2] for row in part.tables[1].rows}

@@ -31,6 +31,9 @@ def bias(
         str | None, typer.Option(help="Make a model that amplifies less: experts, parity or l1.")
     ] = None,
     train: Annotated[str | None, typer.Option(help="The training data; of a built-in set it is known.")] = None,
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="How many examples of --data are measured, drawn by the seed; else all.")
+    ] = None,
     save: Annotated[
         Path | None, typer.Option(help="Where to save the mitigated model; else mitigated.safetensors in --out.")
     ] = None,
@@ -65,6 +68,7 @@ def bias(
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     check_out(out)
     loaded, examined = model_and_data(model, data, options, train)
+    examined = examined if examples is None else examined.sample(min(examples, len(examined)), seed)
     chosen_on = None
     if mitigate is not None:
         why = "--mitigate chooses features on"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from modelkeep.extract.extraction import Extraction
     from modelkeep.extract.remote import Remote
     from modelkeep.extract.target import Returns, Target
+    from modelkeep.report import Page
 
 
 ExtractCommand = method_command(
@@ -65,6 +66,9 @@ def extract(
     ] = None,
     architecture: Annotated[str | None, typer.Option(help="Of the copy, such as small_resnet; default: small.")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="How often the training data is seen.")] = 20,
+    examples: Annotated[
+        int | None, typer.Option(min=1, help="How many examples of --data judge the copy, drawn by the seed; else all.")
+    ] = None,
     curve: Annotated[bool, typer.Option(help="Also measure copies of fewer queries, and draw the curve.")] = True,
     price: Annotated[float | None, typer.Option(help="What 1,000 queries cost.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="For a URL: a file with the API key (chmod 600).")] = None,
@@ -73,7 +77,8 @@ def extract(
         Literal["probabilities", "logits"], typer.Option(help="For a URL: what its answers are.")
     ] = "probabilities",
     out: Annotated[
-        Path, typer.Option(help="The folder for result.json, substitute.safetensors, curve.json, curve.png.")
+        Path,
+        typer.Option(help="The folder for extract.html, result.json, curve.json, substitute.safetensors, pictures."),
     ] = Path("modelkeep-out"),
     seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json instead of the summary.")] = False,
@@ -102,6 +107,7 @@ def extract(
     from modelkeep.core.method import options_of
     from modelkeep.extract.extraction import Extract
     from modelkeep.extract.target import Guarded
+    from modelkeep.report import extraction_page
 
     if show_list:
         _list()
@@ -129,6 +135,8 @@ def extract(
         clean, test = model_and_data(target, data, options)
         clean.require_fit(test)
 
+    test = test if examples is None else test.sample(min(examples, len(test)), seed)
+
     def fresh() -> Target:
         """The target; a local one as it is before the first query."""
         if clean is None:
@@ -155,11 +163,12 @@ def extract(
             if curve:
                 budgets = [max(2, count // part) for part in (8, 4, 2, 1)]
                 drawn = steal.curve(fresh(), test, budgets=budgets, seed=seed)
+            page = extraction_page(found, drawn, test, fresh(), model_name=Path(target).name)
     except KeyboardInterrupt:
         kept = f" The answers are kept in {out}; the same command goes on with them." if far else ""
         typer.echo(f"Stopped.{kept}", err=True)
         raise typer.Exit(ExitCode.STOPPED) from None
-    written = _write(found, drawn, out)
+    written = _write(found, page, drawn, out)
     save_beside(out / "substitute.safetensors", test)
     if as_json:
         typer.echo(found.to_json())
@@ -188,24 +197,11 @@ def _architecture(name: str | None) -> Architecture | None:
     return None if name is None else getattr(architectures, name)
 
 
-def _write(found: Extraction, drawn: FidelityCurve | None, out: Path) -> list[Path]:
+def _write(found: Extraction, page: Page, drawn: FidelityCurve | None, out: Path) -> list[Path]:
     """The files, each whole or not at all."""
-    from modelkeep.core.files import replace_file
-
-    out.mkdir(parents=True, exist_ok=True)
-    contents = {"result.json": found.to_json()}
-    if drawn is not None:
-        contents["curve.json"] = drawn.for_dashboard()
-    for name, text in contents.items():
-        with replace_file(out / name) as file:
-            file.write_text(text, encoding="utf-8")
-    written = [out / name for name in contents]
-    written.append(found.substitute.save(out / "substitute.safetensors"))
-    if drawn is not None:
-        with replace_file(out / "curve.png") as file:
-            drawn.draw().savefig(file, format="png", dpi=120)
-        written.append(out / "curve.png")
-    return written
+    others = {} if drawn is None else {"curve.json": drawn.for_dashboard()}
+    written = page.write(out, "extract.html", "result.json", others)
+    return [*written, found.substitute.save(out / "substitute.safetensors")]
 
 
 def _show(found: Extraction, drawn: FidelityCurve | None, test: Data, written: list[Path]) -> None:

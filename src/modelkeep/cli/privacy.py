@@ -37,6 +37,10 @@ def privacy(
     hold_out: Annotated[
         str | None, typer.Option(help="The attacker's own records; by default half of the non-members.")
     ] = None,
+    examples: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many examples: as many members, and as many non-members; else all."),
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="One attack of `modelkeep methods membership`; by default several.")
     ] = None,
@@ -73,6 +77,7 @@ def privacy(
     from modelkeep.cli.method_options import make_method
     from modelkeep.cli.output import show_files
     from modelkeep.core import progress
+    from modelkeep.core.errors import InputError
     from modelkeep.core.registry import find
     from modelkeep.privacy import Knowledge
     from modelkeep.privacy.records import find_records
@@ -84,6 +89,10 @@ def privacy(
         inside, others = _parts(everything, members, non_members)
     else:
         loaded, inside, others = _separate(model, members, non_members, options)
+    if examples is not None and record is not None:
+        raise InputError("--examples draws some of the members, so that --record may be none of them. Leave one out.")
+    if examples is not None:
+        inside, others = (part.sample(min(examples, len(part)), seed) for part in (inside, others))
     if hold_out is not None:
         known = read_like(others, hold_out, options.description(model), part="test")
     else:

@@ -6,6 +6,7 @@ from modelkeep.report.attack import AttackReport, attack_page
 from modelkeep.report.bias import Bias, bias_page, measure_bias
 from modelkeep.report.completion import completion_page
 from modelkeep.report.explanations import Explanations, explain_examples, explanations_page
+from modelkeep.report.extraction import extraction_page
 from modelkeep.report.hardening import hardening_page
 from modelkeep.report.measure import Measure
 from modelkeep.report.page import Card, Note, Page, Part, Table
@@ -29,6 +30,7 @@ __all__ = [
     "completion_page",
     "explain_examples",
     "explanations_page",
+    "extraction_page",
     "hardening_page",
     "measure_bias",
     "measure_privacy",

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import not_
+from typing import Annotated
+
+import torch
+from pydantic import Field
 
 from modelkeep.bias import (
     Amplification,
@@ -16,12 +21,16 @@ from modelkeep.bias.amplification import Explanation
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
+from modelkeep.explain import ClassScore, IntegratedGradients
 from modelkeep.report.measure import percent
 from modelkeep.report.page import Card, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.verdicts import amplification_verdict
+from modelkeep.report.words import strongest_words, texts_of
 
 Mitigation = Callable[..., Mitigated]
+# Of texts: of how many the wrong ones are taken, how many of those are explained, in how many steps, and words shown.
+_SEARCHED, _EXPLAINED, _STEPS, _WORDS = 200, 16, 10, 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +38,8 @@ class Bias(Result, kind="bias"):
     """The amplification on data that the model was not trained on, and the way its features point.
 
     Where a mitigation was asked for, `mitigated` says what it did on the training data, and `after` what the new model
-    amplifies on the data of `before`.
+    amplifies on the data of `before`. Of texts, `words` are those that speak most for the majority, or against it,
+    where it was predicted wrongly.
     """
 
     model_name: str
@@ -38,6 +48,7 @@ class Bias(Result, kind="bias"):
     features: Asymmetry
     mitigated: Mitigated | None
     after: Amplification | None
+    words: Annotated[tuple[tuple[str, float], ...], Field(exclude_if=not_)] = ()
 
     @property
     def verdict(self) -> str:
@@ -46,6 +57,9 @@ class Bias(Result, kind="bias"):
 
     def rows(self) -> list[tuple[str, str]]:
         rows = [*self.before.rows(), *self.features.rows()]
+        if self.words:
+            told = ", ".join(f"{word} {value:+.2g}" for word, value in self.words)
+            rows.append((f"words that made it '{self.before.majority}' wrongly", told))
         if self.mitigated is not None and self.after is not None:
             rows += [
                 ("mitigated by", self.mitigated.rows()[0][1]),
@@ -81,7 +95,22 @@ def measure_bias(
             features=features,
             mitigated=better,
             after=MeasureAmplification(slice=slice)(better.model, data, seed=seed) if better is not None else None,
+            words=_misleading_words(model, data, before.majority, seed),
         )
+
+
+def _misleading_words(model: Model, data: Data, majority: str, seed: int) -> tuple[tuple[str, float], ...]:
+    """The words that count most for the majority in texts that were taken for it and are not; none of other data."""
+    if data.tokenizer is None or data.nest is None:
+        return ()
+    drawn = data.sample(min(_SEARCHED, len(data)), seed)
+    wanted = model.class_index(majority)
+    wrong = torch.nonzero((model.predict(drawn.x).cpu() == wanted) & (drawn.y != wanted)).flatten()[:_EXPLAINED]
+    if not len(wrong):
+        return ()
+    explainer = IntegratedGradients(steps=_STEPS, quantity=ClassScore(majority))
+    texts = texts_of([explainer(model, drawn.take(wrong), seed=seed)])
+    return tuple(strongest_words(texts, 0, _WORDS))
 
 
 def bias_page(found: Bias) -> Page:
@@ -121,10 +150,21 @@ def bias_page(found: Bias) -> Page:
         verdict=found.verdict,
         lead=lead,
         cards=tuple(cards),
-        parts=(*parts, Part("Pictures", pictures=tuple(pictures.values()))),
+        parts=(*parts, *_part_of_words(found), Part("Pictures", pictures=tuple(pictures.values()))),
         pictures=pictures,
         repeats=(before,) if found.mitigated is None else (before, found.mitigated),
     )
+
+
+def _part_of_words(found: Bias) -> tuple[Part, ...]:
+    if not found.words:
+        return ()
+    lead = (
+        f"Texts that are not '{found.before.majority}' and were taken for it, explained at the embedding: the words "
+        "that speak for it have positive numbers, those against it negative ones."
+    )
+    rows = [[word, f"{value:+.3f}"] for word, value in found.words]
+    return (Part("Words that mislead", lead, tables=(Table(rows, header=("word", "mean attribution")),)),)
 
 
 def _explain(explanation: Explanation) -> str:

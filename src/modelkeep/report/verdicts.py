@@ -11,6 +11,7 @@ from modelkeep.report.measure import percent
 
 if TYPE_CHECKING:
     from modelkeep.bias import Amplification
+    from modelkeep.extract.extraction import Extraction
     from modelkeep.report.attack import AttackReport
 
 
@@ -81,6 +82,16 @@ def completion_verdict(hardness: Hardness) -> str:
     return (
         f"The hardest part to get back is '{hardest.part}', with at most {_share(hardest)}; the easiest is "
         f"'{easiest.part}', with at most {_share(easiest)}. Among the procedures, {named} {where}."
+    )
+
+
+def extraction_verdict(found: Extraction) -> str:
+    """How good the stolen copy is."""
+    cost = "" if found.cost is None else f" for {found.cost:,.2f}"
+    return (
+        f"With {found.queries:,} queries{cost} the copy answers {percent(found.fidelity.value)} of the test data as "
+        f"the target does. It is right on {percent(found.accuracy.value)}, the target on "
+        f"{percent(found.target_accuracy.value)}."
     )
 
 

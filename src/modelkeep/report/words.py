@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from modelkeep.core.data import Data
+from modelkeep.core.tokenizer import word_changes
 from modelkeep.explain import Explained
 
 _FOR, _AGAINST = "201, 71, 65", "55, 131, 187"  # the red and blue of all signed bars
@@ -47,6 +49,14 @@ def texts_of(found: Sequence[Explained]) -> tuple[TextWords, ...]:
         )
         for i in range(len(by_quantity[0]))
     )
+
+
+def read_rows(data: Data, rows: Sequence[int]) -> list[str]:
+    """The text of each row as the model reads it, cut to its length; none where the data holds no texts."""
+    if data.tokenizer is None or data.nest is None or data.nest.tokens is None:
+        return []
+    ids = data.nest.unpack(data.rows(rows))[data.nest.tokens.name].tolist()
+    return [" ".join(word for word, _ in word_changes(data.tokenizer, each, each)) for each in ids]
 
 
 def strongest_words(texts: Sequence[TextWords], quantity: int, count: int) -> list[tuple[str, float]]:
