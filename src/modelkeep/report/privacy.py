@@ -21,7 +21,7 @@ from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.reconstructions import NAME as RECONSTRUCTIONS
 from modelkeep.report.reconstructions import draw_reconstructions, reconstruct, tell_reconstructions
-from modelkeep.report.words import read_rows
+from modelkeep.report.words import table_of_texts
 
 TAXONOMY = ("NIST AI 100-2 NISTAML.033", "MITRE ATLAS AML.T0024.000", "OWASP ML04:2023")
 COUNT = 8
@@ -195,7 +195,7 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
             "The most exposed records",
             "The members that the strongest attack is surest of. The share says how many non-members score as high: "
             "the smaller, the surer. A hash names a record without showing it.",
-            tables=(_table_of_records(found.exposed), *_table_of_texts(found.exposed, members)),
+            tables=(_table_of_records(found.exposed), *table_of_texts(members, [e.row for e in found.exposed])),
             pictures=tuple(picture for name, picture in pictures.items() if name != "privacy-roc.png"),
         ),
     ]
@@ -207,7 +207,7 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
         notes += (note,)
     if found.asked:
         lead = " ".join(each.tell() for each in found.asked)
-        tables = (_table_of_records(found.asked), *_table_of_texts(found.asked, members))
+        tables = (_table_of_records(found.asked), *table_of_texts(members, [e.row for e in found.asked]))
         parts.insert(0, Part("The record in question", lead, tables=tables))
     return Page(
         result=found,
@@ -274,13 +274,6 @@ def _table_of_records(records: Sequence[Exposure]) -> Table:
         rows.append([str(e.row), e.hash, e.label, f"{e.score:.3f}", shares, "; ".join(e.why) or "–"])
     header = ("row", "hash", "class", "score", "non-members that score as high", "what gives it away")
     return Table(rows, header=header)
-
-
-def _table_of_texts(records: Sequence[Exposure], members: Data) -> tuple[Table, ...]:
-    """The words of the records, where they are texts."""
-    texts = read_rows(members, [e.row for e in records])
-    rows = [[str(e.row), e.label, text] for e, text in zip(records, texts, strict=False)]
-    return (Table(rows, header=("row", "class", "its words")),) if rows else ()
 
 
 def _interval(estimate: Estimate) -> str:

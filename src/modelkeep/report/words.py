@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from modelkeep.core.data import Data
 from modelkeep.core.tokenizer import word_changes
 from modelkeep.explain import Explained
+from modelkeep.report.page import Table
 
 _FOR, _AGAINST = "201, 71, 65", "55, 131, 187"  # the red and blue of all signed bars
 
@@ -57,6 +58,14 @@ def read_rows(data: Data, rows: Sequence[int]) -> list[str]:
         return []
     ids = data.nest.unpack(data.rows(rows))[data.nest.tokens.name].tolist()
     return [" ".join(word for word, _ in word_changes(data.tokenizer, each, each)) for each in ids]
+
+
+def table_of_texts(data: Data, rows: Sequence[int]) -> tuple[Table, ...]:
+    """A table of the words of these rows; no table where the data holds no texts."""
+    texts = read_rows(data, rows)
+    labels = [data.classes[int(data.y[row])] for row in rows]
+    cells = [[str(row), label, text] for row, label, text in zip(rows, labels, texts, strict=False)]
+    return (Table(cells, header=("row", "class", "its words")),) if cells else ()
 
 
 def strongest_words(texts: Sequence[TextWords], quantity: int, count: int) -> list[tuple[str, float]]:
