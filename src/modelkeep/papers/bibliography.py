@@ -45,6 +45,7 @@ Choquette2021 | Christopher Choquette-Choo et al. | Label-only membership infere
 Cohen2019 | Jeremy Cohen, Elan Rosenfeld, Zico Kolter | Certified adversarial robustness via randomized smoothing | ICML
 Croce2020 | Francesco Croce, Matthias Hein | Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks; Minimally distorted adversarial examples with a fast adaptive boundary attack | ICML
 Croce2021 | Francesco Croce, Matthias Hein | Mind the box: l1-APGD for sparse adversarial attacks on image classifiers | ICML
+De2022 | Soham De et al. | Unlocking high-accuracy differentially private image classification through scale | arXiv 2204.13650
 Delattre2023 | Blaise Delattre et al. | Efficient bound of Lipschitz constant for convolutional layers by Gram iteration | ICML
 Dhamdhere2019 | Kedar Dhamdhere, Mukund Sundararajan, Qiqi Yan | How important is a neuron? | ICLR
 Dong2018 | Yinpeng Dong et al. | Boosting adversarial attacks with momentum | CVPR

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +43,7 @@ def epsilon_of(*, noise: float, rate: float, steps: int, delta: float, accountan
         return float(book.get_epsilon(delta=delta, alphas=_ORDERS))
 
 
+@lru_cache(maxsize=256)  # a search takes seconds, and the shadows of an attack all ask for the same
 def noise_for(epsilon: float, *, rate: float, steps: int, delta: float, accountant: Accountant = "prv") -> float:
     """The smallest noise multiplier, to a thousandth of itself, whose ε is at most `epsilon`."""
     if not 0 < epsilon < math.inf:
