@@ -113,7 +113,7 @@ EXPORTS = {
     "report": """
         AttackReport Bias Card Explanations Measure Note Page Part Picture PrivacyReport Table attack_page bias_page
         completion_page explain_examples explanations_page extraction_page hardening_page measure_bias measure_privacy
-        privacy_page
+        privacy_page private_training_page
     """,
     "rl": """
         A2C A2CSettings Agent Environments Impala ImpalaSettings Learned Player Population Rainbow RainbowSettings

@@ -38,7 +38,13 @@ def test_the_report_says_who_is_exposed_and_why() -> None:
     again = Result.from_json(found.to_json())
     assert again.to_json() == found.to_json()
     html = privacy_page(found, members).render()
-    for words in ("OWASP ML04:2023", "inconclusive", found.exposed[0].hash, "The record in question", "DPSGD"):
+    for words in (
+        "OWASP ML04:2023",
+        "inconclusive",
+        found.exposed[0].hash,
+        "The record in question",
+        "train-privately",
+    ):
         assert words in html
 
 

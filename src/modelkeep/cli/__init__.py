@@ -23,6 +23,7 @@ from modelkeep.cli.harden import HardenCommand, harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
 from modelkeep.cli.privacy import privacy
+from modelkeep.cli.train_privately import TrainPrivatelyCommand, train_privately
 from modelkeep.core.version import __version__
 
 __all__ = ["app", "main"]
@@ -45,6 +46,7 @@ app.command(cls=AttackCommand)(attack)
 app.command(cls=HardenCommand)(harden)
 app.command(cls=method_command("mitigation", "experts", selectors=("--mitigate",)))(bias)
 app.command(cls=method_command("membership", "rmia"))(privacy)
+app.command(cls=TrainPrivatelyCommand)(train_privately)
 app.command(cls=ExtractCommand)(extract)
 app.command()(complete)
 app.command()(methods)

@@ -279,6 +279,8 @@ _VERBS = {
     "hardening": "harden MODEL --data DATA --method",
     "mitigation": "bias MODEL --data DATA --mitigate",
     "measurement": "",
+    "privacy-audit": "train-privately MODEL --data DATA --audit",
+    "private-training": "train-privately MODEL --data DATA --method",
 }
 _BRIEF = 3  # rows in a result's repr
 _KIND = re.compile(r'^class \w+\(\w+, kind="(?P<kind>[^"]+)"', re.MULTILINE)

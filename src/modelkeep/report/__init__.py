@@ -12,6 +12,7 @@ from modelkeep.report.measure import Measure
 from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.privacy import PrivacyReport, measure_privacy, privacy_page
+from modelkeep.report.private_training import private_training_page
 
 __all__ = [
     "AttackReport",
@@ -35,4 +36,5 @@ __all__ = [
     "measure_bias",
     "measure_privacy",
     "privacy_page",
+    "private_training_page",
 ]

@@ -10,12 +10,14 @@ import torch
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
+from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.privacy import BayesianWhiteBox, Knowledge, Membership, MembershipAttack
 from modelkeep.privacy.inversion import Inverted
 from modelkeep.privacy.membership.result import draw_roc
 from modelkeep.privacy.records import SHOWN, record_hashes
+from modelkeep.report.guarantee import guarantee_notes, guarantee_part, guarantee_rows
 from modelkeep.report.measure import percent
 from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
@@ -63,7 +65,10 @@ class Exposure:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrivacyReport(Result, kind="privacy"):
-    """What each attack found, and the members that the strongest of them (by its area) is surest of."""
+    """What each attack found, and the members that the strongest of them (by its area) is surest of.
+
+    `guarantee` is what the model's file says about its training: no attack should reach more than it allows.
+    """
 
     model_name: str
     data_name: str
@@ -71,6 +76,7 @@ class PrivacyReport(Result, kind="privacy"):
     exposed: tuple[Exposure, ...]
     asked: tuple[Exposure, ...] = ()
     inverted: Inverted | None = None
+    guarantee: Guarantee | None = None
 
     @property
     def strongest(self) -> Membership:
@@ -103,6 +109,7 @@ class PrivacyReport(Result, kind="privacy"):
 
     def rows(self) -> list[tuple[str, str]]:
         rows = [(found.attack, f"AUC {found.auc}, advantage {found.advantage}") for found in self.attacks]
+        rows += guarantee_rows(self.guarantee, self.attacks)
         rows += self.strongest.rows()[1:]
         rows += [("most exposed", f"record {e.row} ({e.hash}), '{e.label}'") for e in self.exposed[:3]]
         return rows
@@ -142,6 +149,7 @@ def measure_privacy(
             exposed=exposures[: len(shown) - len(records)],
             asked=exposures[len(shown) - len(records) :],
             inverted=reconstruct(model, members, seed=seed),
+            guarantee=model.card.guarantee,
         )
 
 
@@ -205,6 +213,8 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
         part, note = tell_reconstructions(found.inverted, pictures[RECONSTRUCTIONS])
         parts.append(part)
         notes += (note,)
+    if found.guarantee is not None:
+        parts.insert(0, guarantee_part(found.guarantee, found.attacks))
     if found.asked:
         lead = " ".join(each.tell() for each in found.asked)
         tables = (_table_of_records(found.asked), *table_of_texts(members, [e.row for e in found.asked]))
@@ -224,7 +234,7 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
 
 def _notes(found: PrivacyReport) -> tuple[Note, ...]:
     best = found.strongest
-    notes = []
+    notes = guarantee_notes(found.guarantee, found.attacks)
     if any(point.claimed for point in best.points):
         severity, label = "high", "high"
     elif best.leaks:
@@ -233,7 +243,7 @@ def _notes(found: PrivacyReport) -> tuple[Note, ...]:
         severity, label = "unclear", "no leak found"
     if best.leaks:
         remedy = (
-            "Train again with differential privacy (modelkeep.privacy.DPSGD), which bounds what any attack can reach; "
+            "Train again with differential privacy (modelkeep train-privately), which bounds what any attack reaches; "
             "or stop earlier, regularise (weight decay, dropout), or use more records. Then measure again. Until then, "
             "give labels instead of probabilities where users need no more."
         )

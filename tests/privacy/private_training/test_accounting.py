@@ -51,7 +51,7 @@ def test_one_step_on_everyone_has_a_closed_form(noise: float, delta: float) -> N
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 16.0])
 def test_the_noise_for_an_epsilon_gives_it_and_hardly_less_would_not(epsilon: float) -> None:
     run = {"rate": 256 / 15000, "steps": 590, "delta": 1e-5}
-    noise = noise_for(epsilon, accountant="rdp", **run)  # type: ignore[arg-type]
+    noise = noise_for(epsilon, accountant="rdp", **run)
     assert epsilon_of(noise=noise, accountant="rdp", **run) <= epsilon  # type: ignore[arg-type]
     assert epsilon_of(noise=noise / 1.003, accountant="rdp", **run) > epsilon  # type: ignore[arg-type]
     assert noise == pytest.approx({1.0: 1.895, 4.0: 0.869, 16.0: 0.530}[epsilon], rel=0.003)

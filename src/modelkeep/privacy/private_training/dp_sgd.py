@@ -53,7 +53,7 @@ class PrivatelyTrained(Result, kind="privately-trained"):
             ("sampling", f"{self.steps} steps, each example with probability {self.rate:.3g}"),
             (
                 "advantage of any attack",
-                f"at most {tight:.3g} (e^ε − 1 = {loose:.3g}{', vacuous' if loose >= 1 else ''})",
+                f"at most {tight:.3g} (e^ε − 1 {'is vacuous' if loose >= 1 else f'= {loose:.3g}'})",
             ),
             *([("held-out accuracy", str(self.accuracy))] if self.accuracy is not None else []),
             ("not covered", "the history, and settings that were chosen on the same data; the seed must stay secret"),

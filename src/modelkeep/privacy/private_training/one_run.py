@@ -61,6 +61,17 @@ class AuditedEpsilon(Result, kind="audited-epsilon"):
         """Whether the claimed ε is refuted: then the training does not do what its accounting assumes."""
         return self.claimed is not None and self.epsilon.low > self.claimed
 
+    @property
+    def command(self) -> str:
+        """The command that makes this result again; there is none for a plain training."""
+        training = dict(self.provenance.settings.get("training", {}))
+        if training.pop("private-training", None) is None:
+            return ""
+        own = {**training, **{k: v for k, v in self.provenance.settings.items() if k != "training"}}
+        told = [f"--{name.replace('_', '-')} {value}" for name, value in own.items() if value not in (None, [], ())]
+        verb = "modelkeep train-privately MODEL --data DATA --audit one-run"
+        return " ".join([verb, *told, f"--seed {self.provenance.seed}"])
+
     def rows(self) -> list[tuple[str, str]]:
         best = _best(self.guesses)
         told = f"above {self.epsilon.low:.3g} at {100 * self.epsilon.level:g} % confidence (δ = {self.delta:.2g})"
