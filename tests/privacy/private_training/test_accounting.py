@@ -27,7 +27,7 @@ def by_google(noise: float, rate: float, steps: int, delta: float, kind: str) ->
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 256 / 15000, 590), (0.8, 0.05, 200), (4.0, 0.1, 100)])
 @pytest.mark.parametrize("kind", ["prv", "rdp"])
 def test_epsilon_is_that_of_another_library(noise: float, rate: float, steps: int, kind: str) -> None:
-    found = epsilon_of(noise=noise, rate=rate, steps=steps, delta=1e-5, accountant=kind)  # type: ignore[arg-type]
+    found = epsilon_of(noise=noise, rate=rate, steps=steps, delta=1e-5, accountant=kind)
     other = by_google(noise, rate, steps, 1e-5, kind)
     # Both are upper bounds, and PRV states an error of 0.01.
     assert found == pytest.approx(other, abs=0.02)
@@ -52,8 +52,8 @@ def test_one_step_on_everyone_has_a_closed_form(noise: float, delta: float) -> N
 def test_the_noise_for_an_epsilon_gives_it_and_hardly_less_would_not(epsilon: float) -> None:
     run = {"rate": 256 / 15000, "steps": 590, "delta": 1e-5}
     noise = noise_for(epsilon, accountant="rdp", **run)
-    assert epsilon_of(noise=noise, accountant="rdp", **run) <= epsilon  # type: ignore[arg-type]
-    assert epsilon_of(noise=noise / 1.003, accountant="rdp", **run) > epsilon  # type: ignore[arg-type]
+    assert epsilon_of(noise=noise, accountant="rdp", **run) <= epsilon
+    assert epsilon_of(noise=noise / 1.003, accountant="rdp", **run) > epsilon
     assert noise == pytest.approx({1.0: 1.895, 4.0: 0.869, 16.0: 0.530}[epsilon], rel=0.003)
 
 

@@ -20,6 +20,7 @@ _LOWEST_NOISE, _HIGHEST_NOISE = 0.05, 2.0**12
 _ORDERS = [1 + x / 100 for x in range(1, 10)] + [1 + x / 10 for x in range(1, 100)] + [*range(11, 64), 128, 256, 512]
 
 
+@lru_cache(maxsize=256)  # composing takes seconds, and the shadows of an attack all ask for the same
 def epsilon_of(*, noise: float, rate: float, steps: int, delta: float, accountant: Accountant = "prv") -> float:
     """An upper bound on ε after `steps` of Poisson sampling with `rate` and Gaussian noise of `noise` · clip.
 
@@ -43,7 +44,7 @@ def epsilon_of(*, noise: float, rate: float, steps: int, delta: float, accountan
         return float(book.get_epsilon(delta=delta, alphas=_ORDERS))
 
 
-@lru_cache(maxsize=256)  # a search takes seconds, and the shadows of an attack all ask for the same
+@lru_cache(maxsize=256)
 def noise_for(epsilon: float, *, rate: float, steps: int, delta: float, accountant: Accountant = "prv") -> float:
     """The smallest noise multiplier, to a thousandth of itself, whose ε is at most `epsilon`."""
     if not 0 < epsilon < math.inf:
