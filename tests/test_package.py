@@ -63,8 +63,8 @@ EXPORTS = {
     """,
     "extract": """
         DDAE S4L AdaptiveKnockoff Asked Attack Combined DDAEPlus Extract Extraction FidelityCurve Guarded
-        JacobianAugmentation Knockoff LabelsOnly Listed Naive PartialBayes PerfectBayes Remote Repeated Smoothing
-        Strategy Target
+        JacobianAugmentation Knockoff Labelled LabelsOnly Listed Naive PartialBayes PerfectBayes Remote Repeated
+        Smoothing Strategy Target
     """,
     "extract.parameters": "Boundaries Distance Recovery Stolen compare lemma_one steal uncover",
     "govern": """

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from modelkeep import Data, Model
 from modelkeep.core.access import Scores
-from modelkeep.core.errors import InputError, PredictionError, QueryBudget
+from modelkeep.core.errors import AccessError, InputError, PredictionError, QueryBudget
+from modelkeep.extract.attacks import LabelsOnly
 from modelkeep.extract.extraction import Extract
 from modelkeep.extract.strategies import Knockoff
-from modelkeep.extract.target import Asked, Guarded, Target, probabilities
+from modelkeep.extract.target import Asked, Guarded, Labelled, Target, open_target, probabilities
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.top_one import TopOne
 from modelkeep.training import Recipe
@@ -70,3 +73,40 @@ def test_what_is_no_answer_is_refused() -> None:
         probabilities(torch.tensor([[0.5, 0.5], [torch.nan, 0.5]]), (2, 2))
     with pytest.raises(PredictionError, match=r"Row 0 of 1 holds -0\.1"):
         probabilities(torch.tensor([[-0.1, 1.1]]), (1, 2))
+
+
+def test_a_model_that_only_says_labels_is_copied_as_one_whose_scores_are_thrown_away(
+    victim: Model, halves: tuple[Data, Data], test_digits: Data
+) -> None:
+    def answer(x: NDArray[np.float32]) -> NDArray[np.int64]:
+        return victim.predict(torch.from_numpy(x)).numpy()
+
+    told = Model.answering(answer, input_shape=(1, 8, 8), classes=victim.classes, bounds=(0, 1), gives="labels")
+    with pytest.raises(AccessError, match="only answers with labels"):
+        Scores(told)
+    target = open_target(told)
+    assert isinstance(target, Labelled)
+    recipe = Recipe(epochs=3)
+    found = Extract(halves[1], Knockoff(60), recipe=recipe)(target, test_digits, seed=0)
+    expected = Extract(halves[1], Knockoff(60), LabelsOnly(), recipe=recipe)(Scores(victim), test_digits, seed=0)
+    assert found.fidelity == expected.fidelity
+    assert torch.equal(found.substitute.logits(test_digits.x), expected.substitute.logits(test_digits.x))
+    assert (found.queries, found.judging_queries) == (60, len(test_digits))
+    judged = Extract(halves[1], Knockoff(60), recipe=recipe, clean=told)(open_target(told), test_digits, seed=0)
+    assert judged.fidelity == found.fidelity
+    assert judged.recovery_distance is None  # its predictions are not known
+
+
+def test_an_estimator_without_probabilities_is_copied() -> None:
+    from sklearn.svm import SVC
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(400, 3, generator=generator)
+    data = Data(x, x.argmax(dim=1), ("a", "b", "c"))
+    machine = SVC(decision_function_shape="ovo").fit(x[:200].numpy(), data.y[:200].numpy())
+    model = Model.answering(machine, classes=data.classes, bounds=(0, 1))
+    assert model.access == "labels"
+    found = Extract(data.take(range(200)), Knockoff(200), recipe=Recipe(epochs=40))(
+        open_target(model), data.take(range(200, 400)), seed=0
+    )
+    assert found.fidelity.value > 0.7  # a constant answer reaches about a third

@@ -102,11 +102,10 @@ def extract(
     from modelkeep.attack.transfer.proxy import RECIPE
     from modelkeep.cli.checks import check_out
     from modelkeep.core import progress
-    from modelkeep.core.access import Scores
     from modelkeep.core.errors import InputError
     from modelkeep.core.method import options_of
     from modelkeep.extract.extraction import Extract
-    from modelkeep.extract.target import Guarded
+    from modelkeep.extract.target import Guarded, open_target
     from modelkeep.report import extraction_page
 
     if show_list:
@@ -141,7 +140,7 @@ def extract(
         """The target; a local one as it is before the first query."""
         if clean is None:
             return remote
-        return Scores(clean) if guard is None else Guarded(clean, guard)
+        return open_target(clean) if guard is None else Guarded(clean, guard)
 
     shape = fresh().input_shape
     pool = open_data(queries_from or data, said, part="train", shape=shape, tokenizer=test.tokenizer)

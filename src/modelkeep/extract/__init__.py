@@ -7,7 +7,7 @@ from modelkeep.extract.extraction import Extract, Extraction
 from modelkeep.extract.remote import Remote
 from modelkeep.extract.restorer import DDAE, DDAEPlus
 from modelkeep.extract.strategies import AdaptiveKnockoff, JacobianAugmentation, Knockoff, Listed, Strategy
-from modelkeep.extract.target import Asked, Guarded, Target
+from modelkeep.extract.target import Asked, Guarded, Labelled, Target
 
 __all__ = [
     "DDAE",
@@ -23,6 +23,7 @@ __all__ = [
     "Guarded",
     "JacobianAugmentation",
     "Knockoff",
+    "Labelled",
     "LabelsOnly",
     "Listed",
     "Naive",

@@ -138,7 +138,7 @@ class Extract:
             raise bad_parameter("Extract", "price", "None or a number of at least 0", self.price)
 
     def __call__(self, target: Target, test: Data, *, seed: int = 0) -> Extraction:
-        """Copy the `target`: `Scores(model)`, `Guarded(model, defence)`, `Asked(function, …)` or `Remote(url)`.
+        """Copy the `target`: `Scores(model)`, `Labelled(model)`, `Guarded(model, defence)`, `Asked(…)`, `Remote(url)`.
 
         `test` has true labels, to judge the copy on.
         """

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 import torch
+from torch.nn.functional import one_hot
 
 from modelkeep.attack.transfer.proxy import Interface
-from modelkeep.core.access import Scores, check_budget
+from modelkeep.core.access import Labels, Scores, check_budget
 from modelkeep.core.card import class_names
 from modelkeep.core.errors import PredictionError, bad_parameter
 from modelkeep.core.model import Model
@@ -27,6 +28,24 @@ class Target(Interface, Protocol):
 
     def probs(self, x: torch.Tensor) -> torch.Tensor:
         """Class probabilities `(n, classes)`; one query per example of `x: (n, *input_shape)`."""
+
+
+class Labelled(Labels):
+    """A model that only answers with labels: each answer is a probability of 1 for its label.
+
+    >>> model = Model.answering(lambda x: x.argmax(axis=1), input_shape=(3,), classes=3, gives="labels")
+    >>> Labelled(model).probs(torch.eye(3)[:1])
+    tensor([[1., 0., 0.]])
+    """
+
+    def probs(self, x: torch.Tensor) -> torch.Tensor:
+        """The labels as rows `(n, classes)` of zeros and a one; one query per example."""
+        return one_hot(self.labels(x), len(self.classes)).float()
+
+
+def open_target(model: Model) -> Labelled | Scores:
+    """A model of one's own as a target: by its scores, or by its labels where it gives no more."""
+    return Labelled(model) if model.access == "labels" else Scores(model)
 
 
 class Guarded(Scores):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from modelkeep.core.access import Scores
+from modelkeep.core.access import Labels, Scores
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
@@ -14,7 +14,7 @@ from modelkeep.core.results import Estimate
 from modelkeep.extract.knowledge import Knowledge
 from modelkeep.extract.strategies import Harvest, Thief
 from modelkeep.extract.substitute import train_substitute
-from modelkeep.extract.target import Guarded, Target, probabilities
+from modelkeep.extract.target import Guarded, Target, open_target, probabilities
 from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.grid import snap
 
@@ -28,7 +28,7 @@ class Theft:
     def __init__(self, settings: Extract, target: Target, seed: int) -> None:
         self.settings, self.target, self.seed = settings, target, seed
         defence = settings.defence
-        if defence is None and isinstance(target, Scores):
+        if defence is None and isinstance(target, Labels):
             defence = target.defence if isinstance(target, Guarded) else NoDefence()
         self.defence = defence
         self.defence_name = "unknown" if defence is None else defence.name
@@ -43,7 +43,9 @@ class Theft:
     def recover(self, harvest: Harvest) -> tuple[torch.Tensor, Estimate | None]:
         """What the attacker makes of the answers, and how far from the clean predictions that is."""
         x, answers = harvest.questions, harvest.answers
-        clean = None if self.settings.clean is None else Scores(self.settings.clean).probs(x).cpu().float()
+        model = self.settings.clean
+        # Of a model that only gives labels, nobody knows the predictions.
+        clean = None if model is None or model.access == "labels" else Scores(model).probs(x).cpu().float()
         labels = answers.argmax(dim=1)
         if harvest.original is not None and harvest.original_classes == answers.shape[1]:
             labels = harvest.original
@@ -102,7 +104,7 @@ class Judge:
                 f"'{test.name}' has inputs {test.input_shape} and {len(test.classes)} classes."
             )
         before = target.queries
-        answers = target.probs(test.x) if clean is None else Scores(clean).probs(test.x)
+        answers = target.probs(test.x) if clean is None else open_target(clean).probs(test.x)
         self.queries = target.queries - before
         self.labels = answers.argmax(dim=1).cpu()
         self.test = test
