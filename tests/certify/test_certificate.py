@@ -151,3 +151,15 @@ def test_a_writer_that_is_killed_leaves_the_old_file(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written: No such file"):
         certificate_of(linear()).write(tmp_path / "none" / "c.json")
+
+
+def test_a_factory_without_weights_is_untrained_in_its_certificate_too(tmp_path: Path) -> None:
+    sizes = {"input_shape": [1, 8, 8], "classes": 10}
+    drawn = Model.load("modelkeep.architectures:small_cnn", arguments=sizes, input_shape=(1, 8, 8), classes=10)
+    assert drawn.untrained
+    made = make_certificate(Certify(radius=0.1), drawn, digits(4)).sign(Signer.at(tmp_path / "key.pem"))
+    assert "untrained" in json.loads(made.write(tmp_path / "c.json").read_text())["model"]["warnings"][0]
+    weights = drawn.save(tmp_path / "w.safetensors")
+    assert verifier.verify(tmp_path / "c.json", weights=weights).checks[0].status == "holds"
+    trained = certificate_of(linear()).sign(Signer.at(tmp_path / "key.pem"))
+    assert "warnings" not in json.loads(trained.write(tmp_path / "t.json").read_text())["model"]

@@ -14,6 +14,7 @@ from core.output_networks import MANY, ONE, Net, network
 from modelkeep import Data, Labels, Model
 from modelkeep.attack import PGD, Square
 from modelkeep.core.adapter import Adapter, owner_of
+from modelkeep.core.errors import ModelError
 from modelkeep.core.nest import Leaf, Nest
 from modelkeep.explain import Contrast, Influence
 from modelkeep.training import Recipe, cross_entropy, fit
@@ -152,3 +153,25 @@ def test_a_part_may_be_called_as_an_attribute() -> None:
     for name in ("inputs", "owner", "output"):
         cut = model.slice(name)
         assert torch.equal(cut.g(cut.h(x)), model.forward(x))
+
+
+class Mistaken(nn.Module):
+    """It looks for a key that is not there."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        settings: dict[str, float] = {}
+        return x * settings["scale"]
+
+
+class Impatient(nn.Module):
+    """It takes two arguments, and nobody said so."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x * mask
+
+
+@pytest.mark.parametrize(("module", "said"), [(Mistaken(), "KeyError: 'scale'"), (Impatient(), "TypeError: .*mask")])
+def test_a_mistake_in_the_owners_code_is_shown_with_its_line(module: nn.Module, said: str) -> None:
+    with pytest.raises(ModelError, match=rf"in its own code: {said}.* \(.*line \d+\)") as shown:
+        Model(module, input_shape=(3,), classes=3)
+    assert isinstance(shown.value.__cause__, KeyError | TypeError)  # what --debug shows

@@ -23,7 +23,8 @@ from modelkeep.core.black_box import gives_enough
 from modelkeep.core.errors import AccessError, InputError, ModelError
 from modelkeep.core.registry import declarations, families
 from modelkeep.extract import Extract, Knockoff
-from modelkeep.training import Recipe
+from modelkeep.harden import PGDTraining, harden
+from modelkeep.training import Recipe, cross_entropy, fit
 
 X, Y = load_iris(return_X_y=True)
 NAMES = ("setosa", "versicolor", "virginica")
@@ -211,7 +212,7 @@ def test_column_names_reach_the_estimator() -> None:
             r"scores of shape \(32, 3\).*Got float32",
         ),
         (lambda x: x, {"classes": 4, "input_shape": (4,), "gives": "labels"}, ModelError, "a label in 0..3"),
-        (lambda x: x, {"classes": 4, "input_shape": (4,), "gives": "words"}, InputError, "'scores' or 'labels'"),
+        (lambda x: x, {"classes": 4, "input_shape": (4,), "gives": "words"}, InputError, "'logits' or 'labels'"),
         (3, {"classes": 4, "input_shape": (4,)}, ModelError, "a function of an array"),
     ],
 )
@@ -225,3 +226,41 @@ def test_a_wrapped_black_box_is_one_too() -> None:
     wrapped = Model(nn.Sequential(nn.Identity(), model.module), input_shape=(2,), classes=2)
     assert wrapped.access == "scores"
     assert Model(nn.Linear(2, 2), input_shape=(2,), classes=2).access == "weights"
+
+
+def _two(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Logits that lie on the simplex for inputs within 0 and 1, and nowhere else."""
+    return np.stack([x[:, 0], 1 - x[:, 0]], axis=1)
+
+
+def test_an_answer_that_contradicts_what_was_found_is_refused() -> None:
+    found = Model.answering(_two, input_shape=(1,), classes=2, bounds=(0, 1))
+    torch.testing.assert_close(found.probs(torch.tensor([[0.3]])), torch.tensor([[0.3, 0.7]]))
+    with pytest.raises(
+        ModelError, match=r"looked like probabilities, but row 1 of 2 is \[3.0, -2.0\]. .* gives=\"logits\""
+    ):
+        found.module(torch.tensor([[0.5], [3.0]]))
+    single = Model.answering(lambda x: x[:, 0], input_shape=(1,), classes=2, bounds=(0, 1))
+    with pytest.raises(ModelError, match="looked like probabilities"):
+        single.module(torch.tensor([[-0.5]]))
+
+
+def test_the_owner_says_what_the_scores_are() -> None:
+    logits = Model.answering(_two, input_shape=(1,), classes=2, bounds=(0, 1), gives="logits")
+    x = torch.tensor([[0.3], [0.9]])
+    torch.testing.assert_close(logits.probs(x), torch.tensor([[0.3, 0.7], [0.9, 0.1]]).softmax(dim=1))
+    assert logits.access == "scores"
+    with pytest.raises(ModelError, match="were said to be probabilities"):
+        Model.answering(lambda x: 5 * _two(x), input_shape=(1,), classes=2, bounds=(0, 1), gives="probabilities")
+    wrong: Any = "score"
+    with pytest.raises(InputError, match="must be 'scores', 'probabilities', 'logits' or 'labels'"):
+        Model.answering(_two, input_shape=(1,), classes=2, gives=wrong)
+
+
+def test_training_and_hardening_say_that_they_need_the_weights() -> None:
+    model = Model.answering(_two, input_shape=(1,), classes=2, bounds=(0, 1))
+    data = Data(torch.rand(8, 1), torch.zeros(8, dtype=torch.int64), model.classes)
+    with pytest.raises(AccessError, match="Training needs the weights of the model, but this model only answers"):
+        fit(model, data, cross_entropy, Recipe(epochs=1))
+    with pytest.raises(AccessError, match="Hardening needs the weights of the model, but this model only answers"):
+        harden(model, data, PGDTraining(radius=0.1), Recipe(epochs=1), held_out=data, attack=PGD(radius=0.1))

@@ -69,6 +69,7 @@ def make_certificate(
             mean=list(preprocessing.mean),
             std=list(preprocessing.std),
             dtype=str(model.dtype).removeprefix("torch."),
+            warnings=list(model.warnings),
         ),
         operations=[StoredOperation.model_validate(json.loads(json.dumps(asdict(step)))) for step in steps],
         weights=_weights(model, sorted({key for step in steps for key in step.tensors.values()})),

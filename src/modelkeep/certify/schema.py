@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from operator import not_
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from modelkeep.core.errors import InputError
 from modelkeep.core.files import replace_file
@@ -29,7 +30,7 @@ class Made(_Plain):
 
 
 class CertifiedModel(_Plain):
-    """What was certified: the network as its owner knows it."""
+    """What was certified: the network as its owner knows it, and what its loading warned of."""
 
     name: str
     fingerprint: str
@@ -38,6 +39,8 @@ class CertifiedModel(_Plain):
     mean: list[float]
     std: list[float]
     dtype: str
+    # Left out where it is empty, so that the signatures of older certificates still hold.
+    warnings: Annotated[list[str], Field(exclude_if=not_)] = []
 
 
 class StoredOperation(_Plain):

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints, overload
@@ -128,14 +128,25 @@ class ModelOptions:
         )
 
 
+_OF_TABLES = ("label", "ignore", "missing", "positive", "text")
+
+
 def with_model_options(verb: Callable[..., None]) -> Callable[..., None]:
     """The verb with an option for each field of `ModelOptions` in place of its parameter `options`."""
+    return _with_options(verb, [field.name for field in fields(ModelOptions)])
+
+
+def without_data_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """The same for a verb that reads no data: what describes a table or a text is no option of it."""
+    unused = (*_OF_TABLES, "tokenizer")
+    return _with_options(verb, [field.name for field in fields(ModelOptions) if field.name not in unused])
+
+
+def _with_options(verb: Callable[..., None], names: Sequence[str]) -> Callable[..., None]:
     signature = inspect.signature(verb, eval_str=True)
     kinds = get_type_hints(ModelOptions, include_extras=True)
-    names = [field.name for field in fields(ModelOptions)]
     made = [
-        inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kinds[field.name])
-        for field in fields(ModelOptions)
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kinds[name]) for name in names
     ]
 
     @functools.wraps(verb)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceback import extract_tb
 from typing import Any
 
 import torch
@@ -81,7 +82,8 @@ def adapt(module: nn.Module, inputs: Nest | None, probe: torch.Tensor, classes: 
     """The module as it is, or an adapter of it where it takes tensors by name or does not give logits.
 
     The module is run once on the probe. One that has an adapter among its parts, as a copy with a new head does, takes
-    the packed tensor already. What a module cannot be run on is said when it is asked, and not here.
+    the packed tensor already. What torch refuses (a shape, a type, a device) is said when the module is asked, and not
+    here; any other error is one of the module's own code, and is raised.
     """
     if isinstance(module, BlackBox):
         return module
@@ -94,11 +96,22 @@ def adapt(module: nn.Module, inputs: Nest | None, probe: torch.Tensor, classes: 
         try:
             returned = _run(module, inputs, probe)
         except Exception as error:
-            if inputs is None:
+            if inputs is not None:
+                raise ModelError(f"The module cannot be run with {', '.join(inputs.names)}: {error}") from error
+            if isinstance(error, RuntimeError):
                 return module
-            raise ModelError(f"The module cannot be run with {', '.join(inputs.names)}: {error}") from error
+            raise ModelError(
+                f"The module fails on an input of shape {tuple(probe.shape[1:])}, in its own code: "
+                f"{type(error).__name__}: {error} ({_where(error)})"
+            ) from error
     output = find_output(returned, seen, len(probe), classes)
     return module if inputs is None and output.plain else Adapter(module, inputs, output)
+
+
+def _where(error: Exception) -> str:
+    """The line of code that failed."""
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}, line {last.lineno}"
 
 
 def _run(module: nn.Module, inputs: Nest | None, x: torch.Tensor) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from modelkeep.core.black_box import Answerer, BlackBox, Gives
+from modelkeep.core.black_box import Answerer, BlackBox, Gives, Kind
 from modelkeep.core.card import Card, class_names
 from modelkeep.core.errors import InputError, MissingExtra, ModelError
 from modelkeep.core.inputs import draw_probe
@@ -47,14 +48,17 @@ def known_about(answerer: Answerer) -> dict[str, Any]:
 
 def open_answerer(
     thing: Any,
-    gives: Gives,
+    gives: Gives | Kind,
     *,
     input_shape: Sequence[int] | None,
     classes: Sequence[str] | int | None,
     bounds: tuple[float, float] | None,
 ) -> tuple[BlackBox, Card]:
     """The module and the card of what answers; what it says about itself need not be given."""
-    answerer = describe_answerer(thing, gives, classes)
+    if gives == "probabilities" or gives == "logits":
+        answerer = replace(describe_answerer(thing, "scores", classes), kind=gives)
+    else:
+        answerer = describe_answerer(thing, gives, classes)
     shape = answerer.input_shape if input_shape is None else tuple(input_shape)
     names = answerer.classes if classes is None else class_names(classes)
     if shape is None or names is None:
@@ -113,7 +117,9 @@ def describe_estimator(estimator: Any) -> Answerer:
         )
 
     described = " ".join(repr(estimator).split())
-    return Answerer(answer, "labels" if method == "predict" else "scores", described, shape, classes)
+    gives: Gives = "labels" if method == "predict" else "scores"
+    kinds: dict[str, Kind] = {"predict_proba": "probabilities", "decision_function": "logits"}
+    return Answerer(answer, gives, described, shape, classes, kinds.get(method))
 
 
 def _margins_of_pairs(estimator: Any) -> bool:

@@ -14,8 +14,10 @@ from torch import nn
 from modelkeep.core.errors import AccessError, ModelError, bad_parameter
 
 Gives = Literal["scores", "labels"]
+Kind = Literal["probabilities", "logits"]
 Access = Literal["weights", "scores", "labels"]
 _ORDER: tuple[Access, ...] = ("labels", "scores", "weights")
+_OFF = 1e-4  # how far a sum of float32 probabilities may be from 1
 _FLOOR = 1e-30
 """The smallest probability of an answer: its logarithm is finite, and as float32 it is not 0."""
 
@@ -24,7 +26,8 @@ _FLOOR = 1e-30
 class Answerer:
     """Something that answers: a function of an array `(n, *input_shape)`, and what is known about it.
 
-    `gives` says whether an answer is a score per class or a label. `description` is what a fingerprint is made of.
+    `gives` says whether an answer is a score per class or a label, and `kind` which kind of scores they are, where that
+    is known. `description` is what a fingerprint is made of.
     """
 
     ask: Callable[[NDArray[np.float32]], Any]
@@ -32,18 +35,20 @@ class Answerer:
     description: str
     input_shape: tuple[int, ...] | None = None
     classes: tuple[str, ...] | None = None
+    kind: Kind | None = None
 
     def __post_init__(self) -> None:
         if self.gives not in ("scores", "labels"):
-            raise bad_parameter("Model.answering", "gives", "'scores' or 'labels'", self.gives)
+            allowed = "'scores', 'probabilities', 'logits' or 'labels'"
+            raise bad_parameter("Model.answering", "gives", allowed, self.gives)
 
 
 class BlackBox(nn.Module):
     """The answers of an `Answerer` as logits.
 
-    What an answer holds is found out on a probe, and holds from then on. The logit of a probability is its logarithm;
-    other scores are taken for logits; one number for two classes is the second one's; a label becomes a probability
-    of 1.
+    What an answer holds its owner says, or it is found out on a probe; it holds from then on, and an answer that
+    contradicts it is refused. The logit of a probability is its logarithm; other scores are taken for logits; one
+    number for two classes is the second one's; a label becomes a probability of 1.
     """
 
     def __init__(self, answerer: Answerer, classes: int, probe: torch.Tensor) -> None:
@@ -52,11 +57,9 @@ class BlackBox(nn.Module):
         self._classes = classes
         scores = self._ask(probe)
         self._single = scores.shape[1] == 1
-        total = scores.sum(dim=1)
-        sums_to_one = (
-            bool((scores <= 1).all()) if self._single else torch.allclose(total, torch.ones_like(total), atol=1e-4)
-        )
-        self._probabilities = bool((scores >= 0).all()) and sums_to_one
+        found = bool(self._are_probabilities(scores).all())
+        self._probabilities = found if answerer.kind is None else answerer.kind == "probabilities"
+        self._require_kind(scores)
 
     @property
     def gives(self) -> Gives:
@@ -66,11 +69,30 @@ class BlackBox(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Logits `(n, classes)`, without gradients."""
         scores = self._ask(x)
+        self._require_kind(scores)
         if self._single:
             scores = torch.cat([1 - scores if self._probabilities else torch.zeros_like(scores), scores], dim=1)
         if self._probabilities:
             scores = scores.clamp_min(_FLOOR).log()
         return scores.to(x.device, x.dtype)
+
+    def _are_probabilities(self, scores: torch.Tensor) -> torch.Tensor:
+        """Which rows can be probabilities `(n,)`: within 0 and 1, and where there is one for each class, of sum 1."""
+        within = ((scores >= -_OFF) & (scores <= 1 + _OFF)).all(dim=1)
+        return within if self._single else within & ((scores.sum(dim=1) - 1).abs() <= _OFF)
+
+    def _require_kind(self, scores: torch.Tensor) -> None:
+        """Refuse rows that cannot be the probabilities that they were taken for."""
+        if not self._probabilities:
+            return
+        fits = self._are_probabilities(scores)
+        if not fits.all():
+            row = int((~fits).int().argmax())
+            said = "were said to be" if self.answerer.kind is not None else "looked like"
+            raise ModelError(
+                f"The answers of {self.answerer.description} {said} probabilities, but row {row} of {len(scores)} is "
+                f'{[round(value, 4) for value in scores[row, :5].tolist()]}. If they are logits, say gives="logits".'
+            )
 
     def _ask(self, x: torch.Tensor) -> torch.Tensor:
         """One row of scores per input; of a label, one that is 1."""

@@ -16,7 +16,7 @@ from torch import nn
 from modelkeep.core import embedding, formats, inputs, modes, slices
 from modelkeep.core.adapter import Adapter, adapt, owner_of
 from modelkeep.core.answerers import open_answerer
-from modelkeep.core.black_box import Access, Gives, access_of, require_access
+from modelkeep.core.black_box import Access, Gives, Kind, access_of, require_access
 from modelkeep.core.card import Card, Preprocessing, class_names, shape_of
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelError, unknown_class
@@ -291,14 +291,15 @@ class Model:
         *,
         input_shape: Sequence[int] | None = None,
         classes: Sequence[str] | int | None = None,
-        gives: Gives = "scores",
+        gives: Gives | Kind = "scores",
         bounds: tuple[float, float] | None = None,
     ) -> Model:
         """Something that only answers as a model: methods that need no more than its scores or labels take it.
 
         `answers` is a function of an array `(n, *input_shape)` that gives scores `(n, classes)` or labels `(n,)`, a
         fitted scikit-learn estimator or pipeline, or the URL of a model behind the Open Inference Protocol. The latter
-        two say their shape and classes themselves. The fingerprint is that of the description alone.
+        two say their shape and classes themselves. Whether scores are probabilities or logits is found out on a few
+        inputs unless `gives` says it. The fingerprint is that of the description alone.
 
         >>> model = Model.answering(lambda x: x @ [[1.0, 0.0], [0.0, 1.0]], input_shape=(2,), classes=("a", "b"))
         >>> model.access, model.predict(torch.tensor([[0.2, 0.7]])).tolist()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from modelkeep.attack.base import BoundedAttack
 from modelkeep.core import plots
+from modelkeep.core.black_box import require_access
 from modelkeep.core.data import Data
 from modelkeep.core.method import declaration_of
 from modelkeep.core.model import Model
@@ -108,6 +109,7 @@ def harden(
     >>> hardened.method, hardened.attack, hardened.clean_after.n
     ('pgd', 'PGD', 4)
     """
+    require_access(model.access, "weights", "Hardening", " A defence in front of it needs none: harden.defended.")
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         before = attack(model, held_out, seed=seed)
         trained = _copy(model)

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from modelkeep.core import progress
+from modelkeep.core.black_box import require_access
 from modelkeep.core.data import Data
 from modelkeep.core.errors import CheckpointError, InputError, TrainingError
 from modelkeep.core.model import Model
@@ -57,6 +58,7 @@ def fit(
     >>> fitted.stopped, bool((model.predict(data.x) == data.y).all())
     ('all 50 steps done', True)
     """
+    require_access(model.access, "weights", "Training", " Train a copy of it: modelkeep.extract.")
     model.require_fit(data)
     if held_out is not None:
         model.require_fit(held_out)

@@ -161,7 +161,7 @@ def test_whoever_drafts_needs_none_of_the_data(modelkeep: Run, tmp_path: Path) -
             "The policy 'none.json' cannot be read",
         ),
         (("--model", "small_cnn", "--steps", "5", "--policy", "bob=bad.json"), "The policy of 'bob'"),
-        (("--model", "modelkeep.architectures:lenet", "--steps", "5", "--arguments", "[]"), "must name each argument"),
+        (("--model", "modelkeep.architectures:lenet", "--steps", "5", "--arguments", "[]"), "must be a JSON object"),
         (("--model", "modelkeep.architectures:lenet", "--steps", "5", "--arguments", "{"), "must be JSON"),
         (("--model", "small_cnn", "--steps", "5", "--cut", "nowhere"), "2 cuts make 3 pieces"),
     ],

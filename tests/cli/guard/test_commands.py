@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
+from modelkeep.guard.gateway.assembly import Plan
 from modelkeep.guard.gateway.principals import hash_key
 from modelkeep.guard.store.sqlite import SqliteStore
 
@@ -169,3 +170,38 @@ def test_help_teaches(modelkeep: Run, command: str) -> None:
     ran = modelkeep("guard", *command.split(), "--help")
     assert ran.code == 0
     assert "modelkeep guard" in ran.out
+
+
+def test_what_describes_a_model_is_said_to_serve_as_to_every_verb(
+    modelkeep: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A factory that says nothing about itself, with all that is missing as options."""
+    (tmp_path / "mine_to_serve.py").write_text(
+        "from torch import nn\n\ndef network(width):\n    return nn.Sequential(nn.Flatten(), nn.Linear(12, width))\n"
+    )
+    served: list[Plan] = []
+    monkeypatch.setattr("modelkeep.guard.gateway.process.serve", lambda plan, ready: served.append(plan))
+    said = (
+        "--classes",
+        "cat,dog",
+        "--input-shape",
+        "2,2,3",
+        "--layout",
+        "channels-last",
+        "--arguments",
+        '{"width": 2}',
+    )
+    ran = modelkeep(
+        *("guard", "serve", "mine_to_serve:network", *said, "--mean", "0.5,0.4,0.3", "--std", "0.1,0.2,0.3"),
+        *("--bounds", "0,1"),
+    )
+    assert ran.code == 0, ran.err
+    model = served[0].model
+    assert model is not None
+    assert model.classes == ("cat", "dog")
+    assert model.input_shape == (3, 2, 2)
+    assert model.card.preprocessing.mean == (0.5, 0.4, 0.3)
+    assert model.bounds == (0, 1)
+    refused = modelkeep("guard", "serve", "mine_to_serve:network", *said, "--mean", "0.5,0.4,0.3")
+    assert refused.code == 2
+    assert "--mean and --std belong together" in " ".join(refused.err.split())

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from modelkeep.cli.govern.identity import Json, show
-from modelkeep.cli.model_options import Label, Seed, Weights
+from modelkeep.cli.model_options import Label, ModelOptions, Seed, open_data, with_model_options
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
+    from modelkeep.core.model_file import Description
     from modelkeep.govern.agreement.terms import Material
 
 _TOLD = re.compile(r"([0-9a-f]{64}):([0-9]{1,12})")  # what `material` tells of data that lie elsewhere
@@ -40,9 +41,11 @@ def material(
     typer.echo(json.dumps(told) if as_json else "\n".join(f"{kind}  {text}" for kind, text in told.items()))
 
 
+@with_model_options
 def draft(
     file: Annotated[Path, typer.Argument(help="Where to write the agreement.")],
     *,
+    options: ModelOptions,
     party: Annotated[list[Path], typer.Option(help="A party's NAME.party.json; once for each.")],
     address: Annotated[list[str], typer.Option(help="Where a party listens: NAME=HOST:PORT; once for each.")],
     model: Annotated[
@@ -55,9 +58,6 @@ def draft(
     data_at: Annotated[str | None, typer.Option(help="Who has the inputs; the first holder by default.")] = None,
     labels_at: Annotated[str | None, typer.Option(help="Who has the labels; the last holder by default.")] = None,
     name: Annotated[str | None, typer.Option(help="What it is called; as the file by default.")] = None,
-    arguments: Annotated[str, typer.Option(help='Of the factory, as JSON: {"width": 64}.')] = "{}",
-    weights: Weights = None,
-    label: Label = "label",
     epochs: Annotated[int | None, typer.Option(min=1, help="How often the training data is seen.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="How many updates there are, in place of --epochs.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per update.")] = 128,
@@ -92,11 +92,12 @@ def draft(
         raise GovernError(f"'{file}' is signed already, and is not overwritten. Name another file.")
     pieces = [each.strip() for each in holders.split(",")]
     at = {"data": data_at or pieces[0], "labels": labels_at or pieces[-1]}
-    inputs, judged = _opened(data, label), _opened(labels if labels is not None else data, label)
+    said = options.description(model)
+    inputs, judged = _opened(data, said), _opened(labels if labels is not None else data, said)
     optimizers: dict[str, Adam | SGD | RMSProp] = {"adam": Adam(), "sgd": SGD(), "rmsprop": RMSProp()}
     made = drafted(
         name if name is not None else file.stem,
-        _network(model, arguments, weights, inputs),
+        _network(model, said, options.describe, inputs),
         parties=[PublicIdentity.read(each) for each in party],
         addresses=_pairs(address, "--address", "NAME=HOST:PORT"),
         cuts=cut,
@@ -122,11 +123,11 @@ def draft(
         typer.echo(f"Wrote {file}. Each party reads and signs it: modelkeep govern sign {file} --folder FOLDER")
 
 
-def _opened(source: str, label: str) -> Data | None:
+def _opened(source: str, said: Description) -> Data | None:
     """The data, or None where only their fingerprint is here."""
-    from modelkeep.zoo import datasets
-
-    return None if _TOLD.fullmatch(source) else datasets.open(source, label=label, part="train")
+    if _TOLD.fullmatch(source):
+        return None
+    return open_data(source, said, part="train", shape=said.card().get("input_shape"))
 
 
 def _told(source: str | None, holder: str) -> Material:
@@ -141,35 +142,25 @@ def _told(source: str | None, holder: str) -> Material:
     return Material(holder, told[1], int(told[2]))
 
 
-def _network(model: str, arguments: str, weights: Path | None, like: Data | None) -> Model:
+def _network(model: str, said: Description, describe: Path | None, like: Data | None) -> Model:
     """The model that the user named; one of our architectures is made for the data."""
     from modelkeep import Model
     from modelkeep.core.errors import InputError
     from modelkeep.core.formats.factory import OURS
     from modelkeep.zoo import architectures
 
+    card = said.card()
     if model in architectures.names():
         if like is None:
             raise InputError(f"'{model}' is made for data. Name a factory with --arguments instead, or a model's file.")
         sizes = {"input_shape": list(like.input_shape), "classes": len(like.classes)}
-        return Model.load(f"{OURS}:{model}", like=like, arguments=sizes | _json(arguments))
+        card["arguments"] = sizes | card.get("arguments", {})
+        return Model.load(f"{OURS}:{model}", weights=said.weights, like=like, device=said.device, **card)
     if ":" not in model:
-        return Model.load(model, weights=weights, like=like)
+        return Model.load(model, weights=said.weights, like=like, describe=describe, device=said.device, **card)
     # Last, and only for a factory that the user named: a file in this folder must not pass for a library.
     sys.path.append(str(Path.cwd()))
-    return Model.load(model, weights=weights, like=like, arguments=_json(arguments))
-
-
-def _json(text: str) -> dict[str, Any]:
-    from modelkeep.core.errors import InputError
-
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"--arguments must be JSON. Got {text!r}: {error}.") from error
-    if not isinstance(found, dict):
-        raise InputError(f"--arguments must name each argument, as in '{{\"classes\": 10}}'. Got {text!r}.")
-    return found
+    return Model.load(model, weights=said.weights, like=like, describe=describe, device=said.device, **card)
 
 
 def _policy(path: str) -> dict[str, Any]:

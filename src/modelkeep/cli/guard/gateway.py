@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from modelkeep.cli.method_options import given_settings, list_methods
+from modelkeep.cli.model_options import ModelOptions, without_data_options
 
 if TYPE_CHECKING:
     from modelkeep.guard.gateway.assembly import Plan
@@ -47,12 +48,14 @@ def check(
     _show(_summary(make_plan(settings)), as_json)
 
 
+@without_data_options
 def serve(
     context: typer.Context,
     source: Annotated[
         str, typer.Argument(help="A .toml file with settings, or a model as other commands take it.")
     ] = "",
     *,
+    options: ModelOptions,
     defence: Annotated[
         str | None, typer.Option(help="The guard; modelguard-s by default. Its settings are options, too: see --list.")
     ] = None,
@@ -60,7 +63,6 @@ def serve(
     port: Annotated[int | None, typer.Option(help="For REST; 8000 by default.")] = None,
     grpc_port: Annotated[int | None, typer.Option(help="For gRPC; none by default.")] = None,
     name: Annotated[str | None, typer.Option(help="What clients call the model.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="The safetensors file for a factory.")] = None,
     store: Annotated[
         str | None, typer.Option(help="sqlite:///FILE (./modelkeep-guard.sqlite3 by default) or postgresql://…")
     ] = None,
@@ -98,7 +100,7 @@ def serve(
         ("server", "port", port),
         ("server", "grpc_port", grpc_port),
         ("model", "name", name),
-        ("model", "weights", None if weights is None else weights.absolute()),
+        *(("model", key, value) for key, value in _describe(options).items()),
         ("store", "url", store),
         ("principals", "open", anyone),
     ):
@@ -115,6 +117,25 @@ def serve(
             typer.echo("Ready. Ctrl-C finishes what is under way, and ends.")
 
     run(plan, ready)
+
+
+def _describe(options: ModelOptions) -> dict[str, Any]:
+    """What was said about the model, as settings; of paths, where they are from everywhere."""
+    said = options.said()
+    told: dict[str, Any] = {
+        "weights": said.weights,
+        "describe": options.describe,
+        "processor": said.processor,
+        "arguments": said.arguments,
+        "classes": said.classes,
+        "input_shape": said.input_shape,
+        "layout": said.layout,
+        "mean": said.mean,
+        "std": said.std,
+        "bounds": said.bounds,
+        "device": said.device,
+    }
+    return {key: value.absolute() if isinstance(value, Path) else value for key, value in told.items()}
 
 
 def _name(source: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from modelkeep.core.errors import GuardError, InputError
 from modelkeep.core.model import Model
+from modelkeep.core.model_file import Description
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway.backend import Backend, LocalBackend, Probabilities
 from modelkeep.guard.gateway.config import Config
@@ -76,13 +78,30 @@ def load(config: Config) -> Model:
     assert served.path is not None
     if served.path in pretrained.names():
         return pretrained.load(served.path, device=served.device)
-    card = {name: getattr(served, name) for name in ("input_shape", "classes") if getattr(served, name) is not None}
+    source = config.at(served.path) if ":" not in served.path else served.path
+    card, describe = _card(config), None if served.describe is None else config.at(served.describe)
     weights = None if served.weights is None else config.at(served.weights)
     if ":" not in served.path:
-        return Model.load(config.at(served.path), weights=weights, device=served.device, **card)
+        return Model.load(source, weights=weights, describe=describe, device=served.device, **card)
     # Last, and only for a factory that the owner named: a file in this folder must not pass for a library.
     sys.path.append(str(config.at("").absolute()))
-    return Model.load(served.path, weights=weights, device=served.device, **card)
+    return Model.load(source, weights=weights, describe=describe, device=served.device, **card)
+
+
+def _card(config: Config) -> dict[str, Any]:
+    """What the settings say about the model."""
+    served = config.model
+    said = Description(
+        arguments=served.arguments,
+        classes=served.classes,
+        input_shape=served.input_shape,
+        layout=served.layout,
+        mean=served.mean,
+        std=served.std,
+        processor=None if served.processor is None else config.at(served.processor),
+        bounds=served.bounds,
+    )
+    return said.card()
 
 
 def claim_epoch(store: Store, name: str, version: str, epoch: str) -> None:

@@ -52,6 +52,13 @@ class ModelTable(Section):
     version: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = "1"
     path: str | None = None
     weights: Path | None = None
+    describe: Path | None = None
+    arguments: dict[str, Any] | None = None
+    layout: Literal["channels-first", "channels-last"] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    processor: Path | None = None
+    bounds: tuple[float, float] | Literal["none"] | None = None
     device: str = "cpu"
     upstream: str | None = None
     upstream_model: str | None = None
@@ -66,6 +73,8 @@ class ModelTable(Section):
     def _check_whole(self) -> Self:
         if (self.path is None) == (self.upstream is None):
             raise ValueError("give either path (a model to run here) or upstream (a server's http:// address)")
+        if (self.mean is None) != (self.std is None):
+            raise ValueError("mean and std belong together: give both or neither")
         if self.upstream is not None:
             if urlsplit(self.upstream).scheme not in ("http", "https"):
                 raise ValueError("upstream must be an http:// or https:// address")

@@ -21,6 +21,13 @@ drain_seconds = 30             # how long requests under way may take after SIGT
 name = "model"                 # as clients name it: /v2/models/model/infer
 version = "1"                  # name and version promise the same answers for ever: change it with weights or defence
 path = "model.safetensors"     # or .pt2, .onnx, package.module:factory (with weights = "..."), efficientnet-lite0
+# describe = "model.toml"              # what `modelkeep describe` wrote; or, one by one:
+# mean = [0.49, 0.46, 0.41]            # what the model subtracts, per channel
+# std = [0.2, 0.2, 0.2]                # what it then divides by
+# processor = "preprocessor_config.json"   # of Hugging Face, in place of shape, mean and std
+# bounds = [0.0, 1.0]                  # the range of an input's values, or "none"
+# layout = "channels-first"            # how the model takes pictures, or "channels-last"
+# arguments = {width = 64}             # of the factory
 # upstream = "http://127.0.0.1:9000"   # instead of path: guard a server that speaks the Open Inference Protocol
 # upstream_model = "classifier"        # its name there
 # input = "input"
