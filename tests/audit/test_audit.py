@@ -47,7 +47,8 @@ def test_it_measures_what_others_measure(subject: tuple[Model, Data], report: Au
 
 def test_the_checks_come_from_the_registry_with_the_settings_that_they_have() -> None:
     plan = Settings(examples=7, slice="linear1").plan()
-    assert list(plan) == ["accuracy", "robustness", "certification", "influence", "amplification", "shortcuts"]
+    checks = ["accuracy", "robustness", "certification", "influence", "amplification", "shortcuts", "membership"]
+    assert list(plan) == checks
     assert plan["accuracy"] == CheckAccuracy()
     assert plan["influence"] == CheckInfluence(examples=7, slice="linear1")
     assert list(Settings(checks=("shortcuts", "accuracy")).plan()) == ["shortcuts", "accuracy"]

@@ -39,15 +39,18 @@ def test_members_are_named_by_row_or_hash_and_one_is_asked_about(
 ) -> None:
     test = datasets.load("breast-cancer", "test")
     hashes = record_hashes(test)
-    (tmp_path / "members.txt").write_text("\n".join([*map(str, range(20)), *(each[:12] for each in hashes[20:40])]))
-    arguments = ("--data", "breast-cancer", "--members", "members.txt", "--method", "loss", "--record", hashes[5][:12])
+    (tmp_path / "members.txt").write_text("\n".join([*map(str, range(10, 30)), *(each[:12] for each in hashes[30:50])]))
+    arguments = ("--data", "breast-cancer", "--members", "members.txt", "--method", "loss", "--record", hashes[15][:12])
     run = modelkeep("privacy", cancer_model, *arguments, "--json")
     assert run.code == 0, run.err
     found = found_in(tmp_path / "modelkeep-out")
     assert json.loads(run.out)["kind"] == "privacy"
-    assert [e.row for e in found.asked] == [5]
+    assert [(e.row, e.hash) for e in found.asked] == [(15, hashes[15][:12])]  # numbered as in the user's own data
+    assert all(10 <= e.row < 50 and e.hash == hashes[e.row][:12] for e in found.exposed)
     assert len(found.attacks[0].members) == 40
     assert len(found.attacks[0].non_members) == 37
+    run = modelkeep("privacy", cancer_model, *arguments[:-1], "3")
+    assert "Row 3 is no member" in run.err
 
 
 def test_a_recipe_adds_the_attacks_that_train_networks(modelkeep: Run, cancer_model: Path, tmp_path: Path) -> None:

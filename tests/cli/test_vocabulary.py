@@ -45,7 +45,7 @@ SAME = {
     "--device": (),
     "--engine": (), "--epochs": ("privacy",), "--guarantee": (), "--ignore": (), "--input-shape": (), "--label": (),
     "--mean": (), "--missing": (), "--norm": (), "--patience": (), "--processes": (), "--radius": (), "--seed": (),
-    "--std": (), "--text": (), "--tokenizer": (), "--train": (), "--weights": ("certify verify",),
+    "--std": (), "--text": (), "--tokenizer": (), "--train": ("audit",), "--weights": ("certify verify",),
 }  # fmt: skip
 # Of these a verb says more, but begins with the same words.
 BEGINNINGS = {

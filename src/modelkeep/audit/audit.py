@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, cast
 
 from modelkeep.audit.cost import measure_pace, run_within
 from modelkeep.audit.findings import RANK, Finding, Section
@@ -21,7 +21,7 @@ from modelkeep.core.results import Result, measured
 from modelkeep.report.measure import Measure
 
 # The order in which a person reads them; those of other packages follow.
-ORDER = ("accuracy", "robustness", "certification", "influence", "amplification", "shortcuts")
+ORDER = ("accuracy", "robustness", "certification", "influence", "amplification", "shortcuts", "membership")
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,14 @@ class Audit(Result, kind="audit"):
     description: str
     headline: tuple[Measure, ...]
     sections: tuple[Section, ...]
+    train_name: str = ""
 
     @property
     def python(self) -> str:
         """The Python line that makes this audit again; empty for one that was stored before it was kept."""
         p = self.provenance
-        return f"audit(model, data, {p.python}, seed={p.seed})" if p.python else ""
+        train = ", train=train" if self.train_name else ""
+        return f"audit(model, data, {p.python}{train}, seed={p.seed})" if p.python else ""
 
     @property
     def command(self) -> str:
@@ -82,7 +84,8 @@ class Audit(Result, kind="audit"):
         p = self.provenance
         if not p.python or "…" in p.options:
             return ""
-        return " ".join(filter(None, ["modelkeep audit MODEL --data DATA", p.options, f"--seed {p.seed}"]))
+        train = "--train TRAIN" if self.train_name else ""
+        return " ".join(filter(None, ["modelkeep audit MODEL --data DATA", train, p.options, f"--seed {p.seed}"]))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -97,8 +100,16 @@ class Audit(Result, kind="audit"):
         ]
 
 
-def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: int = 0, name: str = "") -> Audit:
-    """Run every check on up to `settings.examples` examples of `data`.
+def audit(
+    model: Model,
+    data: Data,
+    settings: Settings | None = None,
+    *,
+    train: Data | None = None,
+    seed: int = 0,
+    name: str = "",
+) -> Audit:
+    """Run every check on up to `settings.examples` examples of `data`; with `train`, also those of training data.
 
     >>> import torch
     >>> from modelkeep import datasets
@@ -110,7 +121,7 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
     """
     settings = settings if settings is not None else Settings()
     model.require_fit(data)
-    checks = settings.plan()
+    checks = give_training_data(settings.plan(), train, chosen=settings.checks is not None)
     missed = [] if settings.checks is not None else [name for name, check in checks.items() if needs_more(check, model)]
     checks = {name: check for name, check in checks.items() if name not in missed}
     with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
@@ -133,8 +144,23 @@ def audit(model: Model, data: Data, settings: Settings | None = None, *, seed: i
             + _say_not_run(sections),
             headline=_headline(sections),
             sections=tuple(sections),
+            train_name="" if train is None else train.name,
         )
     return recorded(found, settings)
+
+
+def give_training_data(
+    checks: dict[str, Callable[..., Section]], train: Data | None, *, chosen: bool
+) -> dict[str, Callable[..., Section]]:
+    """The checks, of which those with a setting `train` have the training data; without it only a `chosen` one runs."""
+    given = {}
+    for name, check in checks.items():
+        wants = is_dataclass(check) and any(each.name == "train" for each in fields(check))
+        if not wants:
+            given[name] = check
+        elif train is not None or chosen:
+            given[name] = replace(cast(Any, check), train=train)
+    return given
 
 
 def _say_missed(model: Model, missed: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from modelkeep.cli.model_options import (
     ModelSource,
     Seed,
     model_and_data,
+    read_like,
     with_model_options,
 )
 
@@ -42,6 +43,9 @@ def audit(
     examples: Annotated[int, typer.Option(help="How many examples to attack and explain.")] = 256,
     attack: Annotated[str, typer.Option(help="The attack; `modelkeep methods attack` lists them.")] = "pgd",
     steps: Annotated[int, typer.Option(min=1, help="Steps of the attack, if it takes steps.")] = 40,
+    train: Annotated[
+        str | None, typer.Option(help="The training data: then it is checked whether its members can be found.")
+    ] = None,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
     minutes: Annotated[
         float, typer.Option(help="Minutes that a check may take by its estimate; a longer one is not run.")
@@ -59,6 +63,8 @@ def audit(
 
     * `modelkeep audit model.safetensors --data digits`
 
+    * `modelkeep audit model.safetensors --data test.csv --train train.csv`
+
     * `modelkeep audit mine:network --weights mine.safetensors --data mine.npz --input-shape 1,28,28`
     """
     from modelkeep.audit import Settings
@@ -67,10 +73,11 @@ def audit(
     from modelkeep.core import progress
 
     check_out(out)
-    loaded, examined = model_and_data(model, data, options)
+    loaded, examined = model_and_data(model, data, options, train)
+    members = None if train is None else read_like(examined, train, options.description(model), part="train")
     settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, minutes=minutes)
     with progress.show():
-        result = run_audit(loaded, examined, settings, seed=seed, name=Path(model).name)
+        result = run_audit(loaded, examined, settings, train=members, seed=seed, name=Path(model).name)
     conclude(result, out, as_json)
     raise typer.Exit(_judge(result, fail_on))
 

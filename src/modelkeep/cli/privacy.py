@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -86,13 +87,17 @@ def privacy(
     check_out(out)
     if data is not None:
         loaded, everything = model_and_data(model, data, options)
-        inside, others = _parts(everything, members, non_members)
+        loaded.require_fit(everything)  # classes in another order change every hash
+        rows, others = _parts(everything, members, non_members)
+        inside = everything.take(rows)
     else:
         loaded, inside, others = _separate(model, members, non_members, options)
+        everything, rows = inside, list(range(len(inside)))
     if examples is not None and record is not None:
         raise InputError("--examples draws some of the members, so that --record may be none of them. Leave one out.")
     if examples is not None:
-        inside, others = (part.sample(min(examples, len(part)), seed) for part in (inside, others))
+        rows = sorted(Random(seed).sample(rows, min(examples, len(rows))))
+        inside, others = everything.take(rows), others.sample(min(examples, len(others)), seed)
     if hold_out is not None:
         known = read_like(others, hold_out, options.description(model), part="test")
     else:
@@ -104,7 +109,7 @@ def privacy(
     else:
         names = QUICK + (WITH_SHADOWS if recipe is not None else ())
         attacks = [find("membership", name).load()() for name in names]
-    rows = find_records(inside, [record]).tolist() if record is not None else []
+    asked = find_records(everything, [record]).tolist() if record is not None else []
     with progress.show():
         found = measure_privacy(
             loaded,
@@ -112,11 +117,12 @@ def privacy(
             others,
             Knowledge(known, recipe),
             attacks,
-            records=rows,
+            records=[_place(rows, row) for row in asked],
             name=Path(model).name,
             seed=seed,
         )
-    written = privacy_page(found, inside).write(out, "privacy.html", "privacy.json")
+    found = found.numbered(rows)  # as the user numbers them: by the rows of his file
+    written = privacy_page(found, everything).write(out, "privacy.html", "privacy.json")
     if as_json:
         typer.echo(found.to_json())
         return
@@ -137,17 +143,26 @@ def _separate(model: str, members: str, non_members: str | None, options: ModelO
     return loaded, read_like(others, members, options.description(model), part="train"), others
 
 
-def _parts(everything: Data, members: str, non_members: str | None) -> tuple[Data, Data]:
-    """The members that a file names, and the records that the other file names, or all others."""
+def _parts(everything: Data, members: str, non_members: str | None) -> tuple[list[int], Data]:
+    """The rows of the members that a file names, and the records that the other file names, or all others."""
     import torch
 
     from modelkeep.privacy.records import find_records
 
     inside = find_records(everything, _lines(members))
     if non_members is not None:
-        return everything.take(inside), everything.take(find_records(everything, _lines(non_members)))
+        return inside.tolist(), everything.take(find_records(everything, _lines(non_members)))
     others = torch.ones(len(everything), dtype=torch.bool).index_fill_(0, inside, False)
-    return everything.take(inside), everything.take(torch.nonzero(others).flatten())
+    return inside.tolist(), everything.take(torch.nonzero(others).flatten())
+
+
+def _place(members: list[int], row: int) -> int:
+    """The place of a row among the members."""
+    from modelkeep.core.errors import InputError
+
+    if row not in members:
+        raise InputError(f"Row {row} is no member, so that nothing can be said of it: --record names one of --members.")
+    return members.index(row)
 
 
 def _lines(path: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -12,11 +12,11 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError
 from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.model import Model
-from modelkeep.core.results import Estimate, Result, measured
-from modelkeep.privacy import BayesianWhiteBox, Knowledge, Membership, MembershipAttack
+from modelkeep.core.results import Estimate, Result, Tensor, measured
+from modelkeep.privacy import Knowledge, Membership, MembershipAttack
 from modelkeep.privacy.inversion import Inverted
-from modelkeep.privacy.membership.result import draw_roc
-from modelkeep.privacy.records import SHOWN, record_hashes
+from modelkeep.privacy.membership.result import choose_strongest, draw_roc
+from modelkeep.report.exposure import Exposure, find_exposures, find_reasons
 from modelkeep.report.guarantee import guarantee_notes, guarantee_part, guarantee_rows
 from modelkeep.report.measure import percent
 from modelkeep.report.page import Card, Note, Page, Part, Table
@@ -28,39 +28,6 @@ from modelkeep.report.words import table_of_texts
 TAXONOMY = ("NIST AI 100-2 NISTAML.033", "MITRE ATLAS AML.T0024.000", "OWASP ML04:2023")
 COUNT = 8
 """The most exposed records that a page shows."""
-_REASONS = 3
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """One record: its row and hash, its class, its score, and how often accusing such a record would be wrong.
-
-    `accused_wrongly` is the share of the non-members that score as high. `why` are the features whose use by the model
-    speaks most for membership.
-    """
-
-    row: int
-    hash: str
-    label: str
-    score: float
-    accused_wrongly: Estimate
-    why: tuple[str, ...] = ()
-
-    def tell(self) -> str:
-        """Whether this record is exposed, in a sentence."""
-        share = self.accused_wrongly
-        who = f"Record {self.row} ({self.hash}, '{self.label}')"
-        if share.high <= 0.05:
-            return (
-                f"{who} is exposed: only {percent(share.value)} of {share.n} non-members score as high (at most "
-                f"{percent(share.high)}), so that who sees this score may be sure that it was learned."
-            )
-        if share.value <= 0.05:
-            return (
-                f"{who} may be exposed: {percent(share.value)} of only {share.n} non-members score as high, and it may "
-                f"be up to {percent(share.high)}. Give more non-members to be sure."
-            )
-        return f"{who} hides among others: {percent(share.value)} of {share.n} non-members score as high."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,6 +35,8 @@ class PrivacyReport(Result, kind="privacy"):
     """What each attack found, and the members that the strongest of them (by its area) is surest of.
 
     `guarantee` is what the model's file says about its training: no attack should reach more than it allows.
+    The strongest is chosen by its outcome. So the intervals of all attacks are widened to hold together at 95 %.
+    `evidence: (n, h, w)` says of pictures which pixels give the exposed records away.
     """
 
     model_name: str
@@ -77,11 +46,12 @@ class PrivacyReport(Result, kind="privacy"):
     asked: tuple[Exposure, ...] = ()
     inverted: Inverted | None = None
     guarantee: Guarantee | None = None
+    evidence: Tensor | None = field(default=None, repr=False)
 
     @property
     def strongest(self) -> Membership:
-        """The attack with the largest area under its curve."""
-        return max(self.attacks, key=lambda found: found.auc.value)
+        """The attack with the largest area under its curve; one that shows a leak beyond doubt comes first."""
+        return choose_strongest(self.attacks)
 
     @property
     def verdict(self) -> str:
@@ -107,6 +77,16 @@ class PrivacyReport(Result, kind="privacy"):
             f"{percent(point.found.value)} of the members are found."
         )
 
+    def numbered(self, rows: Sequence[int]) -> PrivacyReport:
+        """The same, with `rows[i]` as the number of member `i`: its row in a file that holds others, too."""
+        exposed, asked = (
+            tuple(replace(each, row=rows[each.row]) for each in part) for part in (self.exposed, self.asked)
+        )
+        inverted = self.inverted
+        if inverted is not None and inverted.example is not None:
+            inverted = replace(inverted, example=torch.tensor(rows)[inverted.example])
+        return replace(self, exposed=exposed, asked=asked, inverted=inverted)
+
     def rows(self) -> list[tuple[str, str]]:
         rows = [(found.attack, f"AUC {found.auc}, advantage {found.advantage}") for found in self.attacks]
         rows += guarantee_rows(self.guarantee, self.attacks)
@@ -130,7 +110,9 @@ def measure_privacy(
     if not attacks:
         raise InputError("There is no attack to run. Give at least one.")
     with measured(seed, model.fingerprint(), members.fingerprint()) as provenance:
-        found = tuple(attack(model, members, non_members, knowledge, seed=seed) for attack in attacks)
+        found = tuple(
+            attack(model, members, non_members, knowledge, seed=seed).among(len(attacks)) for attack in attacks
+        )
         report = PrivacyReport(
             provenance=provenance(),
             model_name=name or type(model.module).__name__,
@@ -139,53 +121,21 @@ def measure_privacy(
             exposed=(),
         )
         best = report.strongest
-        shown = [*best.most_exposed(min(COUNT, len(members))), *records]
-        exposures = _exposures(best, members, shown, _reasons(model, members.take(shown), knowledge, seed))
-        return PrivacyReport(
+        shown = best.most_exposed(min(COUNT, len(members)))
+        reasons = find_reasons(model, members.take([*shown, *records]), non_members, knowledge, seed)
+        return replace(
+            report,
             provenance=provenance(),
-            model_name=report.model_name,
-            data_name=report.data_name,
-            attacks=found,
-            exposed=exposures[: len(shown) - len(records)],
-            asked=exposures[len(shown) - len(records) :],
+            exposed=find_exposures(best, members, shown, reasons.told[: len(shown)], len(attacks)),
+            asked=find_exposures(best, members, records, reasons.told[len(shown) :], len(attacks)),
+            evidence=reasons.evidence,
             inverted=reconstruct(model, members, seed=seed),
             guarantee=model.card.guarantee,
         )
 
 
-def _exposures(
-    found: Membership, members: Data, rows: Sequence[int], reasons: Sequence[tuple[str, ...]]
-) -> tuple[Exposure, ...]:
-    hashes = record_hashes(members.take(rows))
-    shares = found.accusations(found.members[list(rows)])
-    others = len(found.non_members)
-    return tuple(
-        Exposure(
-            row=row,
-            hash=hashes[i][:SHOWN],
-            label=members.classes[int(members.y[row])],
-            score=float(found.members[row]),
-            accused_wrongly=Estimate.rate(round(float(shares[i]) * others), others),
-            why=reasons[i],
-        )
-        for i, row in enumerate(rows)
-    )
-
-
-def _reasons(model: Model, records: Data, knowledge: Knowledge, seed: int) -> list[tuple[str, ...]]:
-    """For records of a table, the features whose use by the target, and not by proxies, speaks most for membership."""
-    if knowledge.recipe is None or records.features is None:
-        return [()] * len(records)
-    evidence = BayesianWhiteBox(slices="input", proxies=4).evidence(model, records, knowledge, seed=seed)
-    told = []
-    for row, values in zip(evidence, records.rows(range(len(records))), strict=True):
-        strongest = [int(j) for j in row.argsort(descending=True)[:_REASONS] if row[j] > 0]
-        told.append(tuple(f"{records.features[j]} = {float(values[j]):.4g} ({float(row[j]):+.2f})" for j in strongest))
-    return told
-
-
 def privacy_page(found: PrivacyReport, members: Data) -> Page:
-    """The page of a model's privacy; `members` are the records that it was measured with."""
+    """The page of a model's privacy; `members` are the records that the report numbers."""
     best, pictures = found.strongest, _draw(found, members)
     cards = [
         Card("a member scores above a non-member", percent(best.auc.value), _interval(best.auc), best.auc),
@@ -198,11 +148,12 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
         else:
             cards.append(Card(title, "inconclusive", f"needs {point.needed} non-members, has {point.non_members}"))
     parts = [
-        Part("The attacks", tables=(_table_of_attacks(found),), pictures=(pictures["privacy-roc.png"],)),
+        Part("The attacks", _lead(found), tables=(_table_of_attacks(found),), pictures=(pictures["privacy-roc.png"],)),
         Part(
             "The most exposed records",
             "The members that the strongest attack is surest of. The share says how many non-members score as high: "
-            "the smaller, the surer. A hash names a record without showing it.",
+            "the smaller, the surer; the limits of all records hold together at 95 %. A hash names a record without "
+            "showing it.",
             tables=(_table_of_records(found.exposed), *table_of_texts(members, [e.row for e in found.exposed])),
             pictures=tuple(picture for name, picture in pictures.items() if name != "privacy-roc.png"),
         ),
@@ -229,6 +180,16 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
         parts=tuple(parts),
         pictures=pictures,
         repeats=found.attacks,
+    )
+
+
+def _lead(found: PrivacyReport) -> str:
+    if len(found.attacks) == 1:
+        return "The intervals of all measures hold together at 95 %: a leak counts by whichever of them shows it."
+    return (
+        f"The strongest of {len(found.attacks)} attacks was chosen by its outcome, which alone would make chance look "
+        "like a leak. So each interval is wide enough that those of all attacks and measures hold together at 95 % "
+        "(Bonferroni)."
     )
 
 
@@ -274,7 +235,7 @@ def _table_of_attacks(found: PrivacyReport) -> Table:
             [each.attack, f"{each.auc.value:.3f}", _interval(each.auc), f"{each.advantage.value:+.3f}", *points]
         )
     rates = [f"found at {percent(p.false_positive_rate)}" for p in found.strongest.points]
-    return Table(rows, header=("attack", "AUC", "95 % interval", "advantage", *rates))
+    return Table(rows, header=("attack", "AUC", "interval", "advantage", *rates))
 
 
 def _table_of_records(records: Sequence[Exposure]) -> Table:
@@ -310,4 +271,13 @@ def _draw(found: PrivacyReport, members: Data) -> dict[str, Picture]:
             "The most exposed records",
             "The members that the strongest attack is surest of.",
         )
+        if found.evidence is not None:
+            maps = found.evidence[: len(rows), None].clamp_min(0)
+            strongest = maps.amax(dim=(1, 2, 3), keepdim=True).clamp_min(1e-9)
+            pictures["privacy-evidence.png"] = Picture.of(
+                plots.image_grid(maps / strongest, titles, bounds=(0.0, 1.0)),
+                "The pixels that give these records away",
+                "Bright pixels are used by the model in favour of the record's class more than by proxies that learned "
+                "other records (Leino2022, algorithm 8.3 at the input).",
+            )
     return pictures

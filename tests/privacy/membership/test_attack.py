@@ -31,6 +31,13 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 
 
+# The white-box attacks as they are on LeNet: several places, and widths that are chosen on shadows apart.
+SEVERAL_PLACES: dict[str, dict[str, Any]] = {
+    "bayesian-wb": {"slices": "input,1", "proxies": 1, "shadows": 2},
+    "nn-wb": {"slices": "input,1", "shadows": 2, "validation": 2, "points": 2, "records": 80},
+}
+
+
 def make(declared: Declaration) -> MembershipAttack:
     attack = declared.load()(**QUICK.get(declared.name, {}))
     assert isinstance(attack, MembershipAttack)
@@ -69,6 +76,20 @@ def test_where_nothing_is_to_be_found_nothing_is_found(
     def finds(draw: int) -> bool:
         found = make(ATTACKS[name])(world.model, *control(world, draw), world.knowledge, seed=0)
         return found.advantage.excludes(0) or found.auc.excludes(0.5)
+
+    assert not (finds(0) and finds(1))
+
+
+@pytest.mark.parametrize("control", [strangers, mixed])
+@pytest.mark.parametrize("name", SEVERAL_PLACES)
+def test_several_places_find_nothing_either_where_nothing_is_to_be_found(
+    name: str, control: Callable[[World, int], tuple[Data, Data]], world: World
+) -> None:
+    attack = ATTACKS[name].load()(**SEVERAL_PLACES[name])
+
+    def finds(draw: int) -> bool:
+        found = attack(world.model, *control(world, draw), world.knowledge, seed=0)
+        return bool(found.advantage.excludes(0) or found.auc.excludes(0.5))
 
     assert not (finds(0) and finds(1))
 

@@ -44,6 +44,30 @@ def test_a_few_members_for_certain_are_a_leak_though_the_mean_sees_nothing() -> 
     assert set(found.most_exposed(30)) == set(range(30))
 
 
+def test_the_strongest_of_many_useless_attacks_is_no_leak() -> None:
+    """Of 40 attacks that guess, some exceed their own 95 % interval; together they do so once in twenty times."""
+    generator = torch.Generator().manual_seed(3)
+    alone = together = 0
+    for _ in range(25):
+        guesses = [torch.randn(2, 150, generator=generator) for _ in range(40)]
+        found = [compare(members, non_members) for members, non_members in guesses]
+        alone += any(each.auc.low > 0.5 for each in found)
+        together += any(each.among(40).leaks for each in found)
+    assert alone > 12
+    assert together <= 3
+
+
+def test_wider_intervals_keep_the_value_and_need_more_non_members() -> None:
+    found = compare(torch.linspace(-1, 2, 500), torch.linspace(-2, 1, 500))
+    wider = found.among(8)
+    assert wider.auc.level == pytest.approx(1 - 0.05 / (5 * 8))
+    for one, other in ((found.auc, wider.auc), (found.advantage, wider.advantage), (found.precision, wider.precision)):
+        assert other.value == one.value
+        assert other.low < one.low < one.high < other.high
+    assert found.points[1].enough
+    assert not wider.points[1].enough
+
+
 def test_an_accusation_is_as_often_wrong_as_non_members_score_as_high() -> None:
     found = compare(torch.ones(3), torch.arange(10.0))
     assert found.accusations(torch.tensor([-1.0, 4.0, 4.5, 9.0, 10.0])).tolist() == pytest.approx([1, 0.6, 0.5, 0.1, 0])

@@ -102,7 +102,7 @@ def attack(
         "rmia": RMIA(shadows=shadows),
         "quantile": Quantile(),
     }
-    return _run(data, architectures.dense, recipe, attacks, seed)
+    return attack_split(data, architectures.dense, recipe, attacks, seed)
 
 
 @trial("leino2022/table-8.8-images", version=1)
@@ -141,10 +141,10 @@ def run_on_images(
         "rmia": RMIA(shadows=others),
         "quantile": Quantile(),
     }
-    return _run(pictures, architectures.lenet, recipe, attacks, seed)
+    return attack_split(pictures, architectures.lenet, recipe, attacks, seed)
 
 
-def _run(
+def attack_split(
     data: Data,
     architecture: Callable[[Sequence[int], int], nn.Module],
     recipe: Recipe,

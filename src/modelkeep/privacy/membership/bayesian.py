@@ -91,6 +91,15 @@ class BayesianWhiteBox(MembershipAttack):
             found.append(logits_of(cutting, cut, records.y) - mean)
         return torch.stack(found, dim=1)
 
+    def at_places(
+        self, model: Model, places: tuple[str, ...], records: Data, knowledge: Knowledge, *, seed: int = 0
+    ) -> torch.Tensor:
+        """The score of each record at each place by itself, `(n, places)`: where in the network it is exposed."""
+        recipe, held = knowledge.need_recipe(self.name), knowledge.hold_out
+        with model.frozen(seed):
+            own = derive_seed(seed, "target")
+            return self.displacements(model, places, held, records, recipe, own, proxy_size(len(held)))
+
     def evidence(
         self, model: Model, records: Data, knowledge: Knowledge, *, points: int = 20, seed: int = 0
     ) -> torch.Tensor:

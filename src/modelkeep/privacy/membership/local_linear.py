@@ -33,6 +33,19 @@ def last_place(model: Model) -> str:
     raise InputError("The network has no weights, so that nothing in it can be compared with a proxy.")
 
 
+def places_with_weights(model: Model) -> tuple[str, ...]:
+    """The places that differ in the weights above them, from the input on; of places that do not, the last one."""
+    found: dict[tuple[str, ...], str] = {}
+    for name in model.slices():
+        try:
+            weights = _weights_above(model, name)
+        except SliceError:
+            continue
+        if weights:
+            found[weights] = name
+    return tuple(found.values())
+
+
 def places_of(model: Model, names: str | None) -> tuple[str, ...]:
     """The places that a setting names with commas between; by default the last one."""
     if names is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,16 @@ import torch
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate, Provenance, Result, Tensor
-from modelkeep.privacy.membership.roc import Array, OperatingPoint, area, decide, operating_point, roc
+from modelkeep.privacy.membership.roc import (
+    LEVEL,
+    Array,
+    OperatingPoint,
+    area,
+    decide,
+    operating_point,
+    roc,
+    share_level,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,6 +30,8 @@ if TYPE_CHECKING:
 RATES = (0.001, 0.01)
 """The false positive rates at which members are counted. An attack that finds a few for certain counts more than one
 that is a little better than chance for all (Carlini2022)."""
+MEASURES = 3 + len(RATES)
+"""What has an interval of its own: the area, the advantage (with the accuracy), the precision, and each rate."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,21 +54,37 @@ class Membership(Result, kind="membership"):
     precision: Estimate
 
     @classmethod
-    def of(cls, attack: str, members: torch.Tensor, non_members: torch.Tensor, provenance: Provenance) -> Membership:
+    def of(
+        cls,
+        attack: str,
+        members: torch.Tensor,
+        non_members: torch.Tensor,
+        provenance: Provenance,
+        level: float = LEVEL,
+    ) -> Membership:
         """Compare the scores of members with those of non-members."""
         inside, outside = (_scores(part, name) for part, name in ((members, "members"), (non_members, "non-members")))
-        decision = decide(inside, outside)
+        decision = decide(inside, outside, level)
         return cls(
             provenance=provenance,
             attack=attack,
             members=torch.from_numpy(inside),
             non_members=torch.from_numpy(outside),
-            auc=area(inside, outside),
-            points=tuple(operating_point(inside, outside, rate) for rate in RATES),
+            auc=area(inside, outside, level),
+            points=tuple(operating_point(inside, outside, rate, level) for rate in RATES),
             advantage=decision.advantage,
             balanced_accuracy=decision.balanced_accuracy,
             precision=decision.precision,
         )
+
+    def among(self, attacks: int) -> Membership:
+        """The same with wider intervals: those of all measures of that number of attacks hold together at 95 %.
+
+        The strongest of several attacks is chosen by its outcome, and one of many measures exceeds its limit by
+        chance more often than one alone.
+        """
+        level = share_level(MEASURES * attacks)
+        return Membership.of(self.attack, self.members, self.non_members, self.provenance, level)
 
     @property
     def python(self) -> str:
@@ -75,8 +103,12 @@ class Membership(Result, kind="membership"):
 
     @property
     def leaks(self) -> bool:
-        """Whether members are told from non-members better than by chance, beyond doubt, by any of the measures."""
-        return self.auc.low > 0.5 or self.advantage.low > 0 or any(point.claimed for point in self.points)
+        """Whether members are told from non-members better than by chance, beyond doubt, by any of the measures.
+
+        Any of them counts, so the intervals are widened to hold together, where they do not already.
+        """
+        found = self.among(1) if self.auc.level < share_level(MEASURES) else self
+        return found.auc.low > 0.5 or found.advantage.low > 0 or any(point.claimed for point in found.points)
 
     def accusations(self, scores: torch.Tensor) -> torch.Tensor:
         """For each score the share of non-members that score as high: how often it is wrong to accuse such a record."""
@@ -102,6 +134,11 @@ class Membership(Result, kind="membership"):
     def draw(self) -> Figure:
         """The ROC on two logarithmic axes, with the two operating points."""
         return draw_roc([self])
+
+
+def choose_strongest(results: Sequence[Membership]) -> Membership:
+    """The attack with the largest area under its curve; one that shows a leak beyond doubt comes first."""
+    return max(results, key=lambda found: (found.leaks, found.auc.value))
 
 
 def draw_roc(results: list[Membership]) -> Figure:

@@ -13,8 +13,15 @@ from modelkeep.core.results import Estimate
 
 Array = NDArray[np.float64]
 LEVEL = 0.95
-_HALF = 1 - (1 - LEVEL) / 2
-"""The level of each of two intervals that together hold at `LEVEL`, whatever their dependence."""
+
+
+def share_level(count: int, level: float = LEVEL) -> float:
+    """The level of each of `count` intervals that together hold at `level`, whatever their dependence (Bonferroni).
+
+    >>> round(share_level(2), 6)
+    0.975
+    """
+    return 1 - (1 - level) / count
 
 
 @dataclass(frozen=True)
@@ -49,17 +56,20 @@ def roc(members: Array, non_members: Array) -> tuple[Array, Array]:
     return np.concatenate([[0.0], false]), np.concatenate([[0.0], true])
 
 
-def operating_point(members: Array, non_members: Array, false_positive_rate: float) -> OperatingPoint:
+def operating_point(
+    members: Array, non_members: Array, false_positive_rate: float, level: float = LEVEL
+) -> OperatingPoint:
     """The true positive rate at a false positive rate, with an interval that needs no assumption on the scores.
 
     The threshold is a quantile of the non-members' scores, and is uncertain as the share of members above it is. Two
     order statistics hold the quantile at 97.5 % (by the binomial distribution), and Clopper–Pearson's limits hold the
-    share above each of them at 97.5 %: together 95 %.
+    share above each of them at 97.5 %: together 95 %, or another `level` in the same way.
     """
     from scipy.stats import binom
 
     m, n, rate = len(members), len(non_members), false_positive_rate
-    tail = (1 - _HALF) / 2
+    half = share_level(2, level)
+    tail = (1 - half) / 2
     down = np.concatenate([[np.inf], np.sort(non_members)[::-1], [-np.inf]])
     # The number of non-members above the true quantile is binomial. `few` of them or fewer are rare, and so are `many`.
     few = int(binom.ppf(tail, n, rate))
@@ -68,13 +78,13 @@ def operating_point(members: Array, non_members: Array, false_positive_rate: flo
     strict = down[few + 1] if few >= 0 else np.inf
     loose = down[min(many, n + 1)]
     found = int((members > down[math.floor(rate * n + 1e-9) + 1]).sum())
-    low = Estimate.rate(int((members > strict).sum()), m, _HALF).low
-    high = Estimate.rate(int((members > loose).sum()), m, _HALF).high
+    low = Estimate.rate(int((members > strict).sum()), m, half).low
+    high = Estimate.rate(int((members > loose).sum()), m, half).high
     needed = math.ceil(math.log(tail) / math.log1p(-rate))
-    return OperatingPoint(rate, Estimate(found / m, low, high, m), needed, n)
+    return OperatingPoint(rate, Estimate(found / m, low, high, m, level), needed, n)
 
 
-def area(members: Array, non_members: Array) -> Estimate:
+def area(members: Array, non_members: Array, level: float = LEVEL) -> Estimate:
     """The area under the curve: how often a member scores above a non-member, a tie being half. DeLong's interval."""
     from scipy.stats import norm, rankdata
 
@@ -87,12 +97,12 @@ def area(members: Array, non_members: Array) -> Estimate:
     if value in (0.0, 1.0) or variance == 0:
         # DeLong's interval would be a point. As many pairs without a record in common are ordered, or tied, alike.
         pairs = min(m, n)
-        limits = Estimate.rate(round(value * pairs), pairs)
-        return Estimate(value, min(value, limits.low), max(value, limits.high), m + n)
+        limits = Estimate.rate(round(value * pairs), pairs, level)
+        return Estimate(value, min(value, limits.low), max(value, limits.high), m + n, level)
     # On the scale of the log odds, so that the interval stays between 0 and 1.
     odds, spread = math.log(value / (1 - value)), math.sqrt(variance) / (value * (1 - value))
-    reach = float(norm.isf((1 - LEVEL) / 2)) * spread
-    return Estimate(value, 1 / (1 + math.exp(reach - odds)), 1 / (1 + math.exp(-reach - odds)), m + n)
+    reach = float(norm.isf((1 - level) / 2)) * spread
+    return Estimate(value, 1 / (1 + math.exp(reach - odds)), 1 / (1 + math.exp(-reach - odds)), m + n, level)
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ class Decision:
     precision: Estimate
 
 
-def decide(members: Array, non_members: Array) -> Decision:
+def decide(members: Array, non_members: Array, level: float = LEVEL) -> Decision:
     """The advantage TPR - FPR, and what follows from it.
 
     The interval of the difference is made of the two exact ones by squares, as Newcombe1998 makes it of Wilson's. The
@@ -112,19 +122,21 @@ def decide(members: Array, non_members: Array) -> Decision:
     rates in their 97.5 % intervals.
     """
     m, n = len(members), len(non_members)
-    true, false = Estimate.rate(int((members > 0).sum()), m), Estimate.rate(int((non_members > 0).sum()), n)
+    true = Estimate.rate(int((members > 0).sum()), m, level)
+    false = Estimate.rate(int((non_members > 0).sum()), n, level)
     value = true.value - false.value
     low = value - math.hypot(true.value - true.low, false.high - false.value)
     high = value + math.hypot(true.high - true.value, false.value - false.low)
-    true2, false2 = (Estimate.rate(round(e.value * e.n), e.n, _HALF) for e in (true, false))
+    true2, false2 = (Estimate.rate(round(e.value * e.n), e.n, share_level(2, level)) for e in (true, false))
     return Decision(
-        Estimate(value, low, high, m + n),
-        Estimate((1 + value) / 2, (1 + low) / 2, (1 + high) / 2, m + n),
+        Estimate(value, low, high, m + n, level),
+        Estimate((1 + value) / 2, (1 + low) / 2, (1 + high) / 2, m + n, level),
         Estimate(
             _precision(true.value, false.value),
             _precision(true2.low, false2.high),
             _precision(true2.high, false2.low),
             m + n,
+            level,
         ),
     )
 
