@@ -13,7 +13,7 @@ from cli.running import Run
 from modelkeep.cli.tokenizer_files import find_tokenizer, tokenizer_of_width, write_tokenizer
 from modelkeep.core.errors import InputError
 from modelkeep.core.model_file import Description
-from texts import TOKENIZER, lstm
+from texts import TOKENIZER, VALUES, lstm
 
 
 def test_it_is_found_where_it_is_written(tmp_path: Path) -> None:
@@ -54,3 +54,20 @@ def test_it_goes_along_with_a_folder_of_hugging_face(modelkeep: Run, tmp_path: P
     (tmp_path / "reviews.csv").write_text("text,label\n" + "good film,LABEL_1\nbad film,LABEL_0\n" * 4)
     read = modelkeep("attack", "bert.safetensors", "--data", "reviews.csv", "--text", "text", "--method", "hotflip")
     assert read.code == 0, read.err
+
+
+def test_privacy_of_a_text_model_shows_words(modelkeep: Run, tmp_path: Path) -> None:
+    write_tokenizer(TOKENIZER.to_json(), lstm().save(tmp_path / "reviews.safetensors"))
+    lines = [
+        f"{word} film {other},{label}"
+        for word, label in (("good", "positive"), ("bad", "negative"))
+        for other in VALUES
+    ]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *lines]))
+    same = ("--members", "reviews.csv", "--non-members", "reviews.csv", "--text", "text")
+    run = modelkeep("privacy", "reviews.safetensors", *same, "--epochs", "1", "--examples", "12")
+    assert run.code == 0, run.err
+    assert "Not done: noise" in run.err
+    assert "its words" in (tmp_path / "modelkeep-out" / "privacy.html").read_text()
+    run = modelkeep("privacy", "reviews.safetensors", *same, "--method", "noise")
+    assert "a text is made of token ids" in run.err

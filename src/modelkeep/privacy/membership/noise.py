@@ -8,6 +8,7 @@ import torch
 
 from modelkeep.core.access import Labels
 from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.privacy.membership.attack import MembershipAttack
@@ -31,6 +32,11 @@ class Noise(MembershipAttack):
 
     def score(self, model: Model, candidates: Data, knowledge: Knowledge, *, seed: int = 0) -> torch.Tensor:
         """The share of the copies whose label is right, less the threshold."""
+        if model.nest is not None and model.nest.tokens is not None:
+            raise InputError(
+                "The membership attack 'noise' adds noise to the numbers of a record, and a text is made of token ids. "
+                "Choose another one, such as 'loss' or 'quantile'."
+            )
         held = knowledge.hold_out
         scale = held.x.std(dim=0, correction=0) * self.strength
         known = self.share(model, held, scale, derive_seed(seed, "hold-out"))

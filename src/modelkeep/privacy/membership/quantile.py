@@ -55,7 +55,7 @@ class Quantile(MembershipAttack):
     The regression learns mean and deviation of the hold-out records' log odds from the record itself, which gives all
     quantiles at once. A fifth of these records is left out of it, and says how far the others are from it: a regression
     that learned its records by heart would call all others unusual. It needs no network like the target: an image goes
-    through a small CNN, anything else through two dense layers.
+    through a small CNN, a text through an LSTM, anything else through two dense layers.
     """
 
     cheap: ClassVar[dict[str, Any]] = {"epochs": 12}
@@ -70,7 +70,7 @@ class Quantile(MembershipAttack):
         interface = _Interface(
             model.input_shape, class_names(2 * len(model.classes)), model.bounds, torch.float32, _CPU
         )
-        regression = new_network(interface, held.x, None, derive_seed(seed, "quantile"))
+        regression = new_network(interface, held.x, None, derive_seed(seed, "quantile"), nest=held.nest)
         learned = Data(held.x, held.y, regression.classes, bounds=held.bounds)
         recipe = Recipe(epochs=self.epochs, batch_size=64, learning_rate=2e-3)
         fit(regression, learned, _Likelihood(((odds - centre) / scale).float()), recipe, seed=seed)
