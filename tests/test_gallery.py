@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import nn
 from core.test_answerers import WEIGHT, url
 from modelkeep import Data, Model
 from modelkeep.audit import Audit
+from modelkeep.audit.cost import Pace
 from modelkeep.cli import main
 from modelkeep.core.errors import AccessError
 from modelkeep.explain import Influence
@@ -145,12 +147,13 @@ def test_one_logit_for_two_classes() -> None:
     assert extracted.fidelity.value > 0.6
 
 
-def test_resnet50_with_its_real_weights() -> None:
-    """Two photographs, and of the audit what its size allows in a test: it takes minutes in all."""
+def test_resnet50_with_its_real_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two photographs, and of the audit what takes less than two minutes at a tenth of a second per pass."""
+    monkeypatch.setattr(import_module("modelkeep.audit.audit"), "measure_pace", lambda *_: Pace(0.1, 5e-11))
     made = make("ResNet-50 with its real weights")
     made["data"], made["others"] = made["data"].first(2), made["others"].first(4)
     cheaper = (
-        ("Settings(examples=8, steps=3)", "Settings(checks=('accuracy',))"),
+        ("Settings(examples=8, steps=3)", "Settings(examples=1, steps=1, minutes=2)"),
         ("steps=5)(model, data.first(8))", "steps=1)(model, data)"),
         ("data.first(8)", "data"),
         ("Knockoff(100))", "Knockoff(4), recipe=Recipe(epochs=1))"),
@@ -158,6 +161,12 @@ def test_resnet50_with_its_real_weights() -> None:
     made["Recipe"] = Recipe
     audited, attacked, explained, extracted = ask(made, instead=cheaper)
     assert accuracy(audited) == 1
+    assert "Not run, as it would take too long: certification, influence." in audited.description
+    late = {finding.id: finding for finding in audited.findings if finding.id.endswith(".not-run")}
+    assert "would take about 16 minutes" in late["certification.not-run"].title
+    assert "`modelkeep certify MODEL" in late["certification.not-run"].remedy
+    assert "would take about 3 minutes" in late["influence.not-run"].title
+    assert any(measure.name.startswith("accuracy under attack") for s in audited.sections for measure in s.measures)
     assert attacked.robust_accuracy.value == 0
     assert explained.influence.shape == (2, 3, 224, 224)
     assert extracted.target_accuracy.value == 1

@@ -21,6 +21,7 @@ from torch import nn
 from modelkeep.core import formats
 from modelkeep.core.errors import InputError, ModelError
 from modelkeep.core.formats.advice import refuse_pickle
+from modelkeep.core.formats.archives import require_stored_file
 from modelkeep.core.formats.factory import build
 from modelkeep.core.formats.hugging_face import is_folder, read_folder
 from modelkeep.core.formats.pickles import recognise
@@ -66,6 +67,7 @@ def read_foreign(source: str, factory: str | None, card: Mapping[str, Any], weig
 
 def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
     """The weights by name in a pickle, also where a checkpoint keeps them beside other things."""
+    require_stored_file(path)
     try:
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError) as error:
@@ -74,12 +76,21 @@ def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
     if not isinstance(found, dict):
         raise ModelError(f"'{path}' should hold weights by name. It holds a {type(found).__name__}.")
     if _are_weights(found):
-        return dict(found)
+        return _require_held(dict(found), path)
     places = [name for name in _PLACES if _are_weights(found.get(name))]
     places = places or [str(name) for name, value in found.items() if _are_weights(value)]
     if not places:
         raise ModelError(f"'{path}' holds {', '.join(map(str, found)) or 'nothing'}, none of which is weights by name.")
-    return dict(found[places[0]])
+    return _require_held(dict(found[places[0]]), path)
+
+
+def _require_held(tensors: dict[str, torch.Tensor], path: Path) -> dict[str, torch.Tensor]:
+    """Refuse a tensor that repeats few numbers, by a stride of 0, to a size that was never stored."""
+    for name, tensor in tensors.items():
+        held = tensor.untyped_storage().nbytes()
+        if tensor.numel() * tensor.element_size() > held:
+            raise ModelError(f"'{name}' in '{path}' is of shape {tuple(tensor.shape)}, but holds {held:,} bytes.")
+    return tensors
 
 
 def _read_pickled_folder(folder: Path) -> tuple[nn.Module, dict[str, Any]]:

@@ -14,6 +14,7 @@ import operator
 import re
 import zipfile
 from collections.abc import Callable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from torch import fx, nn
 
 from modelkeep.core.errors import ModelError
+from modelkeep.core.formats.archives import require_stored
 from modelkeep.core.formats.probe import count_logits
 
 REMEDY = (
@@ -50,6 +52,7 @@ _MEMORY_FORMATS = {
 }
 # Some ATen operators take a file's name; no operator of a classifier needs any string but these.
 _STRINGS = {"none", "tanh", "same", "valid", "floor", "trunc", "mean", "sum", "ij", "xy", "constant", "reflect"}
+_MOST_REPEATED = 2**24  # numbers of a constant that repeats itself
 _STRINGS |= {"replicate", "circular", "amax", "amin", "prod"}
 # Arithmetic on sizes.
 _ON_SIZES: dict[str, Callable[..., Any]] = {
@@ -62,6 +65,7 @@ def read_pt2(path: Path, input_shape: Sequence[int] | None) -> tuple[nn.Module, 
     """The exported network as a graph with real parameters, its input shape and its number of classes."""
     try:
         with zipfile.ZipFile(path) as archive:
+            require_stored(archive, path)
             program, stored = _program(archive, path)
             module, dtype, sizes = _build(program["graph_module"], stored, path)
         shape = tuple(input_shape) if input_shape is not None else tuple(size["as_int"] for size in sizes[1:])
@@ -113,6 +117,8 @@ def _tensors(archive: zipfile.ZipFile, folder: str, config: Any, path: Path) -> 
             raw = bytearray(archive.read(f"{folder}/{payload['path_name']}"))
             dtype = _SCALAR_TYPES[meta["dtype"]]
             flat = torch.frombuffer(raw, dtype=dtype) if raw else torch.empty(0, dtype=dtype)
+            if prod(sizes) > max(len(flat), _MOST_REPEATED):  # by strides of 0, a few bytes can be any size
+                raise ModelError(f"'{name}' in '{path}' is of shape {sizes}, but has {len(flat):,} numbers.")
             tensor = flat.as_strided(sizes, strides, meta["storage_offset"]["as_int"]).clone()
             shared[key] = nn.Parameter(tensor, meta["requires_grad"]) if payload["is_param"] else tensor
         found[name] = shared[key]

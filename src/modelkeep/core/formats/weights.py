@@ -45,7 +45,7 @@ def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         tensors |= {alias: tensors[name] for alias, name in header.pop("aliases", {}).items()}
     except (OSError, SafetensorError) as error:
         raise ModelError(f"'{path}' cannot be read as safetensors: {error}. Is it complete?") from error
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ModelError(f"The ModelKeep header of '{path}' is damaged: {error!r}. Save the model again.") from error
     return tensors, header
 

@@ -17,7 +17,9 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import DataError
 from modelkeep.zoo.datasets.arrays import IN_MEMORY, assemble
 from modelkeep.zoo.datasets.kept import Kept, stamp, unpack_member
-from modelkeep.zoo.datasets.mapped import map_member, map_npy, map_safetensors, member_size
+from modelkeep.zoo.datasets.mapped import map_member, map_npy, map_safetensors, member_sizes
+
+_MOST_BESIDE = 2**30  # bytes of labels, names and bounds: of 100 million examples they take less
 
 
 def read_npz(path: Path, in_memory: int = IN_MEMORY, cache: str | Path | None = None) -> Data:
@@ -27,7 +29,12 @@ def read_npz(path: Path, in_memory: int = IN_MEMORY, cache: str | Path | None = 
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            large = 4 * member_size(path, "x") > in_memory
+            sizes = member_sizes(path)
+            huge = [name for name, (_, size) in sizes.items() if name != "x" and size > max(in_memory, _MOST_BESIDE)]
+            if huge:
+                told = ", ".join(f"'{name}' of {sizes[name][1]:,} bytes" for name in huge)
+                raise DataError(f"{path} holds {told}. Only 'x', the examples, may be larger than memory.")
+            large = 4 * sizes.get("x", (0, 0))[0] > in_memory
             arrays: dict[str, Any] = {name: found[name] for name in found.files if name != "x" or not large}
         if large:
             arrays["x"] = map_member(path, "x", partial(unpack_member, cache=cache))
@@ -55,10 +62,9 @@ def read_npy(path: Path, in_memory: int = IN_MEMORY, cache: str | Path | None = 
 
 def _load_npy(path: Path) -> NDArray[Any]:
     try:
-        found: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be read as an array: {error}. Objects (pickles) are refused.") from error
-    return found
+        return map_npy(path).all()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read as an array: {error}.") from error
 
 
 def read_safetensors(path: Path, in_memory: int = IN_MEMORY, cache: str | Path | None = None) -> Data:

@@ -75,6 +75,14 @@ def unpack_member(path: Path, member: str, cache: str | Path | None = None) -> P
     """A compressed member of an archive, as a file of the cache. It is unpacked once."""
     unpacked, ready = made_once(f"{stamp([path])}-{Path(member).name}", cache)
     if not ready:
+        with zipfile.ZipFile(path) as archive:
+            wanted = archive.getinfo(member).file_size
+        free = shutil.disk_usage(unpacked.parent).free
+        if wanted > free:
+            raise DataError(
+                f"'{member}' of {path} unpacks to {wanted:,} bytes, and {unpacked.parent} has {free:,} left. "
+                "Set MODELKEEP_CACHE to a folder with more space, if that size is right."
+            )
         try:
             with (
                 zipfile.ZipFile(path) as archive,

@@ -74,6 +74,8 @@ def _open_picture(name: str, file: Path | io.BytesIO) -> Iterator[Any]:
     try:
         with Image.open(file) as image:
             yield image
+    except Image.DecompressionBombError as error:
+        raise DataError(f"The picture {name} is not read: {error}") from error
     except OSError as error:
         raise DataError(f"The picture {name} cannot be read: {error}.") from error
 
