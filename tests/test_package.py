@@ -68,7 +68,7 @@ EXPORTS = {
     """,
     "extract.parameters": "Boundaries Distance Recovery Stolen compare lemma_one steal uncover",
     "govern": """
-        Advice Agreement Audit ConsentState Evaluated Folder Identity Leader Material Party Pass Policy
+        Advice Agreement Audit ConsentState Evaluated Folder Identity Leader Limits Material Party Pass Policy
         PublicIdentity Trained Window Wire advise assemble audit draft evaluate infer infer_labels invert
         read_ledger serve split train
     """,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 
 from modelkeep.core.signing import Signer
 from modelkeep.govern.consent import ConsentDecision, ConsentState, Policy
+from modelkeep.govern.ledger.attempts import Attempt
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.passes import Pass, Purpose
 
@@ -32,12 +34,19 @@ class Party:
         self.state = ConsentState(self.folder / "consent.sqlite3")
 
     def by(self, *policies: Policy) -> ConsentDecision:
-        return ConsentDecision(policies, self.state, "bob", self.signer, self.ledger, clock=lambda: self.now)
+        return ConsentDecision(policies, self.state, "bob", self.ledger, clock=lambda: self.now)
 
     def log(self, of: Pass, *, commit: bool = True) -> None:
+        attempt = self.begin(of)
         self.ledger.prepare(of, (), (), ())
         if commit:
             self.ledger.commit(of.number)
+            self.ledger.attempts.end(attempt, "committed", "done")
+
+    def begin(self, of: Pass) -> Attempt:
+        attempt = Attempt(of, token_hex(8), "s")
+        self.ledger.attempts.begin(attempt)
+        return attempt
 
     def close(self) -> None:
         self.ledger.close()

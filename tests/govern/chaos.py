@@ -29,6 +29,7 @@ from govern.play import Fault, Play, Signal, Told
 from govern.proxy import Damage
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.ledger.audit import audit
+from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.reader import read_ledger
 from modelkeep.govern.piece.checkpoints import Checkpoints
 from modelkeep.govern.wire.settings import Wire
@@ -85,7 +86,7 @@ class Stage:
 
     def _compare(self, root: Path, told: Told) -> None:
         ledgers = {name: Folder(root / name).ledger for name in self.names}
-        entries = {name: [e.line() for e in read_ledger(path).entries()] for name, path in ledgers.items()}
+        entries = {name: [_content(e) for e in read_ledger(path).entries()] for name, path in ledgers.items()}
         self.entries = self.entries or entries
         self.judged = self.judged or told.judged
         if told.judged != self.judged:
@@ -101,6 +102,11 @@ class Stage:
             told.problems.append(f"other weights than in one process: {differing}")
         told.problems += [str(finding) for finding in audit(self.agreement, ledgers).findings]
         told.recoveries = sum(event.kind == "recovering" for event in read_ledger(ledgers[self.names[0]]).events())
+
+
+def _content(entry: Entry) -> str:
+    """What an entry tells; each attempt has consents of its own, and the hashes differ with them."""
+    return json.dumps([asdict(entry)[name] for name in ("of", "sent", "received", "metrics")])
 
 
 KINDS: dict[str, Callable[[random.Random], Order | Damage | Signal]] = {

@@ -15,10 +15,14 @@ from torch import Tensor
 from govern.meeting import Meeting
 from modelkeep.core.errors import PartyUnavailable
 from modelkeep.govern.identity import Identity
+from modelkeep.govern.ledger.entry import Event
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Consent, Pass, read_consent
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
+
+_NUMBERS = count(10**6)  # of the intruder's statements; a member could continue its own account as well
 
 
 class Intruder:
@@ -52,11 +56,29 @@ class Intruder:
                 return told
 
     def open(self, step: int | None = None) -> Message:
-        """Open a session, and rewind to a step."""
+        """Open a session, and have the victim go to a step, as if it had to; without one it stays where it is."""
         told = self.ask("open", {"agreement": self.agreement.fingerprint})
-        if step is not None:
-            assert self.ask("rewind", {"step": step}).kind == "answer"
+        if told.kind == "answer":
+            values = told.header["receipt"]["event"]["values"]
+            stands = values["checkpoints"][-1] if values["step"] is None else values["step"]
+            settled = self.ask("settle", {"standings": self.standings(told, stands if step is None else step)})
+            assert settled.kind == "answer", settled.header
         return told
+
+    def standings(self, told: Message, step: int, **other: Any) -> list[dict[str, Any]]:
+        """The victim's own standing and one of the intruder's, who has no other checkpoint than that of `step`."""
+        theirs = told.header["receipt"]["event"]["values"]
+        values = {**theirs, "session": self.session, "step": step, "checkpoints": [step], **other}
+        mine = {"receipt": asdict(self.state("standing", values)), "proof": []}
+        return [mine, {"receipt": told.header["receipt"], "proof": told.header["proof"]}]
+
+    def state(self, kind: str, values: Mapping[str, Any]) -> Receipt:
+        """A statement with the member's real key, in an account that goes on for ever."""
+        number = next(_NUMBERS)
+        event = Event.sign(
+            number, 0.0, kind, "", dict(values), previous="", party=self.name, signer=self.identity.signer
+        )
+        return Receipt(self.name, event)
 
     def a_pass(self, number: int = 0, step: int = 0, **other: Any) -> Pass:
         """The training pass that the agreement has at this step, or what is asked for instead of it."""
@@ -79,17 +101,29 @@ class Intruder:
         )
 
     def own_consent(self, of: Pass, head: str = "") -> Consent:
-        return Consent.give(of, self.name, head, self.identity.signer)
+        nonce, expires = token_hex(8), 2**40
+        signer = self.identity.signer
+        return Consent.give(of, self.name, head, signer, session=self.session, nonce=nonce, expires=expires)
 
     def consents(self, of: Pass, head: str = "") -> list[dict[str, Any]]:
         """Both consents to a pass: Bob is asked for his."""
         told = self.ask("ask", {"pass": asdict(of)})
         assert told.kind == "answer", told.header
-        return [asdict(self.own_consent(of, head)), asdict(read_consent(told.header["consent"]))]
+        return [self.own_consent(of, head).values(), read_consent(told.header["consent"]).values()]
 
-    def begin(self, of: Pass) -> None:
-        """Begin a pass with all consents."""
-        self.say("begin", {"pass": asdict(of), "consents": self.consents(of)})
+    def begin(self, of: Pass) -> Message:
+        """Begin a pass with all consents, and clear it if Bob says that he takes part."""
+        consents = self.consents(of)
+        told = self.ask("begin", {"pass": asdict(of), "consents": consents})
+        if told.kind == "answer":
+            self.clear(told)
+        return told
+
+    def clear(self, told: Message, **other: Any) -> None:
+        """Show all intents: Bob's own, and one of the intruder's that says the same."""
+        theirs = told.header["receipt"]
+        mine = self.state("intent", {**theirs["event"]["values"], **other})
+        self.say("clear", {"receipts": [asdict(mine), theirs]})
 
     def activations(self, of: Pass, *tensors: Tensor, **header: Any) -> None:
         """Send activations into Bob's leg."""

@@ -96,6 +96,11 @@ class Host:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
+    def resident(self) -> int:
+        """The bytes of memory that the process has."""
+        pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
     def close(self) -> None:
         """End the process."""
         assert self._process.stdin is not None

@@ -9,6 +9,7 @@ from modelkeep.core.lazy import attach
 if TYPE_CHECKING:
     from modelkeep.govern.agreement.agreement import Agreement
     from modelkeep.govern.agreement.draft import draft
+    from modelkeep.govern.agreement.limits import Limits
     from modelkeep.govern.agreement.terms import Material
     from modelkeep.govern.consent import ConsentState, Policy, Window
     from modelkeep.govern.exposure import Advice, advise, infer_labels, invert
@@ -32,6 +33,7 @@ __all__ = [
     "Folder",
     "Identity",
     "Leader",
+    "Limits",
     "Material",
     "Party",
     "Pass",

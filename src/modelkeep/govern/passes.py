@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
@@ -53,26 +53,53 @@ class Pass:
 
 @dataclass(frozen=True)
 class Consent:
-    """A party's signature under one pass.
+    """A party's signature under one pass, for one attempt at it.
 
     `head` is the hash of that party's ledger entry two passes before (empty where there is none): so each party signs,
     with every consent, its own history, and the others keep it. Two, because the consent to a pass may be asked for
-    while the pass before it is still under way.
+    while the pass before it is still under way. The consent holds in one `session`, until `expires` (seconds since
+    1970, by the clock of its giver), and once: the `nonce` tells two consents to the same pass apart. Consents of
+    version 0.1 have none of these three.
     """
 
     party: str
     head: str
     signature: str
+    session: str = ""
+    nonce: str = ""
+    expires: int = 0
 
     @classmethod
-    def give(cls, to: Pass, party: str, head: str, signer: Signer) -> Consent:
+    def give(
+        cls, to: Pass, party: str, head: str, signer: Signer, *, session: str = "", nonce: str = "", expires: int = 0
+    ) -> Consent:
         """Sign the pass."""
-        return cls(party, head, signer.sign(_content(to, party, head)))
+        unsigned = cls(party, head, "", session, nonce, expires)
+        return replace(unsigned, signature=signer.sign(unsigned._content(to)))
 
     def check(self, to: Pass, public_key: str) -> None:
         """Refuse a consent that the party did not give to this pass."""
-        if not is_signed(_content(to, self.party, self.head), self.signature, public_key):
+        if not is_signed(self._content(to), self.signature, public_key):
             raise GovernError(f"The consent of '{self.party}' to {to} is not signed by '{self.party}'.")
+
+    def values(self) -> dict[str, Any]:
+        """What is written of it: all but the fields that a consent of version 0.1 does not have."""
+        found: dict[str, Any] = {"party": self.party, "head": self.head, "signature": self.signature}
+        if self.session:
+            found |= {"session": self.session, "nonce": self.nonce, "expires": self.expires}
+        return found
+
+    def _content(self, to: Pass) -> bytes:
+        """What is signed."""
+        signed = self.values()
+        del signed["signature"]
+        return canonical({"consents to": to.digest, **signed})
+
+
+def name_attempt(consents: Sequence[Consent]) -> str:
+    """The SHA-256 of all parties' consents: the name of the one attempt that they allow."""
+    ordered = sorted(consents, key=lambda consent: consent.party)
+    return sha256(canonical([consent.values() for consent in ordered])).hexdigest()
 
 
 def read_pass(values: Mapping[str, Any]) -> Pass:
@@ -94,7 +121,3 @@ def read(kind: type[T], values: Any) -> T:
     except (ValidationError, ValueError) as error:
         raise GovernError(f"This is no {kind.__name__.lower()}: {error}") from error
     return found
-
-
-def _content(to: Pass, party: str, head: str) -> bytes:
-    return canonical({"consents to": to.digest, "party": party, "head": head})

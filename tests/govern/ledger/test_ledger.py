@@ -274,7 +274,7 @@ def test_says_in_a_sentence_that_a_page_of_the_file_is_damaged(tmp_path: Path, s
         for number in range(60):
             log(opened, number)
     content = bytearray(path.read_bytes())
-    content[8 * 4096 : 9 * 4096] = b"\xff" * 4096
+    content[12 * 4096 : 13 * 4096] = b"\xff" * 4096
     path.write_bytes(content)
     with pytest.raises(GovernError, match="cannot be"), Ledger(path, "bob", signer) as opened:
         list(opened.entries())

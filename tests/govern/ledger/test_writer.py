@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 import torch
@@ -12,8 +13,12 @@ import torch
 from govern.asking import a_pass
 from modelkeep.core.errors import WireError
 from modelkeep.core.signing import Signer
+from modelkeep.govern.ledger.attempts import Attempt
+from modelkeep.govern.ledger.entry import Crossing, Entry
 from modelkeep.govern.ledger.ledger import Ledger
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.ledger.writer import LedgerWriter
+from modelkeep.govern.passes import Pass
 from modelkeep.govern.wire.settings import Wire
 
 ONE, OTHER = torch.ones(3), torch.zeros(3)
@@ -32,14 +37,26 @@ def writer(ledger: Ledger) -> Iterator[LedgerWriter]:
     made.close()
 
 
+def finish(ledger: Ledger, writer: LedgerWriter, of: Pass | None = None) -> Entry:
+    """Let the writer log a pass, without all that a session does about it."""
+    logged: list[Entry] = []
+
+    def prepare(sent: list[Crossing], received: list[Crossing]) -> Receipt:
+        logged.append(ledger.prepare(of or a_pass(), (), sent, received))
+        return Receipt("bob", ledger.event("prepared", ""))
+
+    writer.finish(prepare).result()
+    return logged[0]
+
+
 def test_order_of_arrival_does_not_change_the_entry(ledger: Ledger, writer: LedgerWriter) -> None:
     entries = []
     for order in ((0, 1, 2), (2, 0, 1)):
-        writer.begin(a_pass(), ())
+        writer.begin(a_pass())
         for part in order:
             writer.note_received("alice", "activations", 0, part, [torch.full((2,), part)])
             writer.note_sent("alice", "gradients", 0, part, [torch.full((2,), -part)])
-        entries.append(writer.finish().result())
+        entries.append(finish(ledger, writer))
     assert entries[0] == entries[1]
     assert [crossing.part for crossing in entries[0].received] == [0, 1, 2]
     assert ledger.length == 1
@@ -47,27 +64,30 @@ def test_order_of_arrival_does_not_change_the_entry(ledger: Ledger, writer: Ledg
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_logged_pass_takes_nothing_else(committed: bool, ledger: Ledger, writer: LedgerWriter) -> None:
-    writer.begin(a_pass(), ())
+    writer.begin(a_pass())
     writer.note_received("alice", "activations", 0, 0, [ONE])
-    entry = writer.finish().result()
+    entry = finish(ledger, writer)
     if committed:
         ledger.commit(0)
     fresh = LedgerWriter(ledger, Wire())  # after a restart only the ledger remembers
     for again in (writer, fresh):
-        again.begin(a_pass(), ())
+        again.begin(a_pass())
         for peer, at, part, tensor in (("alice", 0, 0, OTHER), ("alice", 0, 1, ONE), ("alice", 1, 0, ONE)):
             with pytest.raises(WireError, match="sent other activations than before"):
                 again.note_received(peer, "activations", at, part, [tensor])
         again.note_received("alice", "activations", 0, 0, [ONE])
-        assert again.finish().result() == entry
+        assert finish(ledger, again) == entry
     fresh.close()
 
 
 def test_pass_that_broke_off_takes_nothing_else_where_something_came(ledger: Ledger, writer: LedgerWriter) -> None:
-    writer.begin(a_pass(), ())
+    writer.begin(a_pass())
     writer.note_received("alice", "activations", 0, 0, [ONE])
-    for _ in range(2):  # it is not forgotten when it breaks off once more, before anything comes
-        writer.begin(a_pass(), ())
+    for came in (writer.received(), []):  # it is not forgotten when it breaks off once more, before anything comes
+        attempt = Attempt(a_pass(), token_hex(8), "s")
+        ledger.attempts.begin(attempt)
+        ledger.attempts.end(attempt, "given up", "", came)
+        writer.begin(a_pass())
     with pytest.raises(WireError, match="sent other activations than before"):
         writer.note_received("alice", "activations", 0, 0, [OTHER])
     writer.note_received("alice", "activations", 0, 0, [ONE])
@@ -75,10 +95,10 @@ def test_pass_that_broke_off_takes_nothing_else_where_something_came(ledger: Led
     assert ledger.length == 0
 
 
-def test_another_pass_may_bring_something_else(writer: LedgerWriter) -> None:
-    writer.begin(a_pass(), ())
+def test_another_pass_may_bring_something_else(ledger: Ledger, writer: LedgerWriter) -> None:
+    writer.begin(a_pass())
     writer.note_received("alice", "activations", 0, 0, [ONE])
-    writer.finish().result()
-    writer.begin(replace(a_pass(), purpose="infer"), ())  # nobody had committed the one before
+    finish(ledger, writer)
+    writer.begin(replace(a_pass(), purpose="infer"))  # nobody had committed the one before
     writer.note_received("alice", "activations", 0, 0, [OTHER])
-    assert writer.finish().result().of.purpose == "infer"
+    assert finish(ledger, writer, replace(a_pass(), purpose="infer")).of.purpose == "infer"

@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -16,8 +18,10 @@ from govern.meeting import Meeting, meeting, same_bits
 from govern.parties import Host
 from modelkeep.core.errors import ConsentPending, GovernError, PartyUnavailable
 from modelkeep.govern.identity import Identity
+from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.ledger.reader import read_ledger
-from modelkeep.govern.passes import Consent, Pass, Purpose, read_pass
+from modelkeep.govern.ledger.receipt import Receipt
+from modelkeep.govern.passes import Consent, Pass, Purpose, name_attempt, read_consent, read_pass
 from modelkeep.govern.session.leader import Leader
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import train
@@ -37,13 +41,13 @@ def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Pa
                 intruder.session = leader.party.passes.session  # which all parties of the session know
                 told = intruder.ask("open", {"agreement": split.agreement.fingerprint})
                 assert "busy in a session that 'alice' leads" in told.header["reason"]
-                for kind, header in (("close", {}), ("rewind", {"step": 0}), ("settle", {"committed": 0})):
-                    assert "does not lead" in intruder.ask(kind, header).header["reason"]
+                for kind in ("close", "settle", "begin"):
+                    assert "does not lead" in intruder.ask(kind).header["reason"]
                 of = make(leader.party.ledger.committed, leader.party.pieces.step)
-                intruder.say("begin", {"pass": asdict(of), "consents": []})
+                intruder.say("clear", {"receipts": []})
                 intruder.say("abort", {"reason": "because I say so"})
                 intruder.activations(of, crossing(of.rows))  # which only Alice may send
-                intruder.say("commit", {"number": of.number})
+                intruder.say("commit", {"number": of.number, "receipts": []})
                 assert intruder.ask("ask", {"pass": asdict(of)}).kind == "refusal"
                 waiting.append(stack.enter_context(intruding(split, "carol", "alice")))
                 waiting[0].say("open", {"question": 5, "agreement": split.agreement.fingerprint})
@@ -59,14 +63,18 @@ def test_third_party_cannot_disturb_a_session_that_it_does_not_lead(tmp_path: Pa
     assert same_bits(split.weights(), split.alone())
     told = [event.text for event in read_ledger(split.folders["bob"].ledger).events()]
     assert sum("'carol' says 'abort', but does not lead this session" in text for text in told) == 1
-    assert sum("none are due from it" in text for text in told) == 1
+    assert sum("'carol' sent activations of a pass that has not begun" in text for text in told) == 1
+
+
+_STARTS = count(0, 1000)  # where the account of each false Bob begins
 
 
 class FalseBob:
     """Answers the leader as each test says; without a word about a kind of message it answers as Bob would."""
 
     def __init__(self, split: Meeting, says: dict[str, Any]) -> None:
-        self._split, self._says = split, says
+        self._split, self._says, self._numbers = split, says, count(next(_STARTS))
+        self._about: dict[str, Any] = {}
         self._identity = Identity.at(split.folders["bob"].path, "bob")
         members = {party.name: party.certificate for party in split.agreement.parties}
         endpoint = Endpoint(self._identity, members, wire=split.agreement.wire, on_refused=lambda text: None)
@@ -92,36 +100,69 @@ class FalseBob:
             name: message.header[name] for name in ("question", "session") if name in message.header
         }
         told: dict[str, Any] = {}
-        if message.kind == "open":
-            told = {"standing": 0, "checkpoints": [0], "length": 0, "committed": 0}
-        elif message.kind == "ask":
-            given = Consent.give(read_pass(message.header["pass"]), "bob", "", self._identity.signer)
-            told = {"consent": asdict(given)}
-        elif message.kind == "begin":
-            told = {"number": 0, "metrics": {"loss": 1.0}}
         said = self._says.get(message.kind, {})
-        kind = "prepared" if message.kind == "begin" else "answer"
-        if message.kind not in ("open", "settle", "rewind", "ask", "begin"):
+        values = {"session": message.header.get("session"), **said.get("values", {})}
+        if message.kind == "open":
+            standing = {"step": 0, "checkpoints": [0], "length": 0, "committed": 0}
+            told = {"receipt": self._state("standing", {**standing, **values}), "proof": []}
+        elif message.kind == "ask":
+            nonce, session = token_hex(8), str(message.header["session"])
+            of, signer = read_pass(message.header["pass"]), self._identity.signer
+            given = Consent.give(of, "bob", "", signer, session=session, nonce=nonce, expires=2**40)
+            told = {"consent": given.values()}
+        elif message.kind == "begin":
+            consents = [read_consent(each) for each in message.header["consents"]]
+            of = read_pass(message.header["pass"])
+            self._about = {"pass": of.digest, "number": of.number, "attempt": name_attempt(consents)}
+            told = {"receipt": self._state("intent", {**self._about, **values})}
+        elif message.kind == "clear":
+            prepared = {**self._about, "entry": "", "metrics": {"loss": 1.0}, **values}
+            told = {"number": 0, "receipt": self._state("prepared", prepared)}
+        kind = "prepared" if message.kind == "clear" else "answer"
+        if message.kind not in ("open", "settle", "ask", "begin", "clear"):
             return []
-        return [Message(said.get("kind of message", kind), {**question, **told, **said})]
+        return [Message(said.get("kind of message", kind), {**question, **told, **said.get("header", {})})]
+
+    def _state(self, kind: str, values: dict[str, Any]) -> dict[str, Any]:
+        """A statement with Bob's real key, in an account that goes on for ever."""
+        number, signer = next(self._numbers), self._identity.signer
+        event = Event.sign(number, 0.0, kind, "", values, previous="", party="bob", signer=signer)
+        return asdict(Receipt("bob", event))
 
 
+def told(**values: Any) -> dict[str, Any]:
+    """What Bob states otherwise."""
+    return {"values": values}
+
+
+def sent(**header: Any) -> dict[str, Any]:
+    """What Bob sends otherwise."""
+    return {"header": header}
+
+
+FORGED = {"party": "bob", "head": "", "signature": "00" * 64}
 FALSE: dict[str, tuple[dict[str, Any], str]] = {
-    "no standing": ({"open": {"checkpoints": None}}, "does not say where it stands"),
-    "a strange standing": ({"open": {"standing": "x"}}, "does not say where it stands"),
-    "strange checkpoints": ({"open": {"checkpoints": [[0]]}}, "does not say where it stands"),
-    "other checkpoints": ({"open": {"checkpoints": [77], "standing": None}}, "no checkpoint that all parties have"),
-    "a negative number": ({"open": {"committed": -1}}, "must say its 'committed'"),
-    "a number in words": ({"open": {"length": "x"}}, "must say its 'length'"),
-    "more passes than there were": ({"open": {"committed": 10**9}}, "but 1000000000 are committed"),
-    "an answer to nothing": ({"open": {"question": {}}}, "must say its 'question'"),
-    "no consent": ({"ask": {"consent": None}}, "no consent"),
-    "a forged consent": ({"ask": {"consent": asdict(Consent("bob", "", "00" * 64))}}, "not signed by 'bob'"),
-    "another's consent": ({"ask": {"consent": asdict(Consent("alice", "", "00" * 64))}}, "only of alice, alice"),
-    "never now": ({"ask": {"kind of message": "refusal", "kind": "pending", "seconds": -5}}, "no reason given"),
-    "no metrics": ({"begin": {"metrics": None}}, "does not tell the loss"),
-    "metrics in words": ({"begin": {"metrics": {"loss": "low"}}}, "does not tell the loss"),
-    "trouble without end": ({"begin": {"kind of message": "trouble", "kind": [], "reason": 7}}, "7"),
+    "no standing": ({"open": told(checkpoints=None)}, "does not say where it stands"),
+    "a strange standing": ({"open": told(step="x")}, "does not say where it stands"),
+    "strange checkpoints": ({"open": told(checkpoints=[[0]])}, "does not say where it stands"),
+    "other checkpoints": ({"open": told(checkpoints=[77], step=None)}, "no checkpoint that all parties have"),
+    "a negative number": ({"open": told(committed=-1)}, "must say its 'committed'"),
+    "a number in words": ({"open": told(length="x")}, "must say its 'length'"),
+    "more passes than there were": ({"open": told(committed=10**9)}, "but 1000000000 are committed, says 'bob'"),
+    "the standing of another session": ({"open": told(session="f" * 16)}, "Its statement is of another session"),
+    "no statement": ({"open": sent(receipt=7)}, "no receipt"),
+    "another's statement": ({"open": sent(receipt={})}, "no receipt"),
+    "an answer to nothing": ({"open": sent(question={})}, "must say its 'question'"),
+    "no consent": ({"ask": sent(consent=None)}, "no consent"),
+    "a forged consent": ({"ask": sent(consent=FORGED)}, "not signed by 'bob'"),
+    "another's consent": ({"ask": sent(consent={**FORGED, "party": "alice"})}, "only of alice, alice"),
+    "never now": ({"ask": {"kind of message": "refusal", **sent(kind="pending", seconds=-5)}}, "no reason given"),
+    "the intent for another pass": ({"begin": told(attempt="f" * 64)}, "Its statement is of another attempt"),
+    "no intent": ({"begin": sent(receipt=None)}, "no receipt"),
+    "no metrics": ({"clear": told(metrics=None)}, "does not tell the loss"),
+    "metrics in words": ({"clear": told(metrics={"loss": "low"})}, "does not tell the loss"),
+    "prepared for another pass": ({"clear": told(attempt="f" * 64)}, "Its statement is of another attempt"),
+    "trouble without end": ({"clear": {"kind of message": "trouble", **sent(kind=[], reason=7)}}, "7"),
 }
 
 

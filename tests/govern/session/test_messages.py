@@ -8,6 +8,8 @@ import pytest
 
 from govern.asking import a_pass
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.govern.ledger.entry import Event
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.session.messages import describe_error, read_consents, read_metrics, read_number, read_refusal
 from modelkeep.govern.wire.message import Message
 
@@ -15,7 +17,7 @@ from modelkeep.govern.wire.message import Message
 @pytest.mark.parametrize("number", [None, True, 1.0, -1, 2**63, "1", [1]])
 def test_what_is_no_number_is_refused(number: object) -> None:
     with pytest.raises(WireError, match="must say its 'step'"):
-        read_number(Message("rewind", {"step": number}), "step")
+        read_number(Message("close", {"step": number}), "step")
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,18 @@ def test_a_party_cannot_make_another_wait_for_ever(seconds: object) -> None:
 @pytest.mark.parametrize("metrics", [None, [], {}, {"correct": 1}, {"loss": "1"}, {"loss": True}, {"loss": 1e999}])
 def test_what_was_not_measured_in_numbers_is_refused(metrics: Any) -> None:
     with pytest.raises(GovernError, match="does not tell the loss"):
-        read_metrics(Message("prepared", {"metrics": metrics}), a_pass())
-    assert read_metrics(Message("prepared", {"metrics": {"loss": 2}}), a_pass()) == {"loss": 2.0}
+        read_metrics(prepared(metrics), a_pass())
+    assert read_metrics(prepared({"loss": 2}), a_pass()) == {"loss": 2.0}
+
+
+@pytest.mark.parametrize("correct", [-1, 17, 1e9])
+def test_more_right_answers_than_answers_are_refused(correct: float) -> None:
+    with pytest.raises(GovernError, match="of the 16 answers"):
+        read_metrics(prepared({"loss": 2, "correct": correct}), a_pass())
+
+
+def prepared(metrics: Any) -> Receipt:
+    return Receipt("bob", Event(0, 0.0, "prepared", "", {"metrics": metrics}, "", ""))
 
 
 def test_consents_come_as_a_list() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,10 +12,16 @@ import pytest
 
 from govern.asking import a_pass
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable
+from modelkeep.govern.ledger.entry import Event
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Consent, Pass
 from modelkeep.govern.session.pass_participant import PassParticipant
 from modelkeep.govern.session.pass_protocol import PassLeader
 from modelkeep.govern.wire.message import Message
+
+
+def statement(party: str, kind: str) -> Receipt:
+    return Receipt(party, Event(0, 0.0, kind, "", {"metrics": {"loss": 1.0, "correct": 3.0}}, "", ""))
 
 
 @dataclass
@@ -35,11 +41,22 @@ class Seat:
             answer.set_result(Consent(self.name, "", ""))
         return answer
 
-    def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
+    def begin(self, of: Pass, consents: Sequence[Consent]) -> Future[Receipt]:
         assert [consent.party for consent in consents] == ["alice", "bob"]
         self.steps.append(f"begin {self.name}")
+        answer: Future[Receipt] = Future()
+        if self.answers:
+            answer.set_exception(self.answers.pop(0))
+        else:
+            answer.set_result(statement(self.name, "intent"))
+        return answer
 
-    def commit(self, number: int) -> None:
+    def clear(self, receipts: Sequence[Receipt]) -> None:
+        assert [(receipt.party, receipt.event.kind) for receipt in receipts] == [("bob", "intent"), ("alice", "intent")]
+        self.steps.append(f"clear {self.name}")
+
+    def commit(self, number: int, receipts: Sequence[Receipt]) -> None:
+        assert [receipt.party for receipt in receipts] == ["bob", "alice"]
         if self.answers:
             raise self.answers.pop(0)
         self.steps.append(f"commit {self.name}")
@@ -59,13 +76,14 @@ class Own(Seat):
         self.state = SimpleNamespace(
             pieces=SimpleNamespace(step=0, total=2), keep_when_due=lambda: self.steps.append("keep")
         )
+        self.record = SimpleNamespace(require_prepared=lambda receipt: None)
         self.events = SimpleNamespace(note_refusal=lambda text: self.steps.append(text))
         arrivals = [(SimpleNamespace(peer="bob"), self.message)]
         self.links = SimpleNamespace(receive=lambda timeout: arrivals.pop(0) if arrivals else None)
 
-    def wait_until_prepared(self) -> dict[str, float]:
+    def wait_until_prepared(self) -> Receipt:
         self.steps.append("prepared")
-        return {"loss": 1.0}
+        return statement("alice", "prepared")
 
 
 def leader_of(own: Own, bob: Seat, faults: list[Any]) -> PassLeader:
@@ -77,18 +95,21 @@ def make(number: int, step: int) -> Pass:
 
 
 def prepared(number: int = 0) -> Message:
-    return Message("prepared", {"session": "s", "number": number, "metrics": {"loss": 2.0}})
+    told = {"session": "s", "number": number, "receipt": asdict(statement("bob", "prepared"))}
+    return Message("prepared", told)
 
 
 def test_the_steps_come_in_their_order_and_the_next_pass_is_asked_for_meanwhile() -> None:
     steps: list[str] = []
     leader = leader_of(Own("alice", steps, message=prepared()), Seat("bob", steps), [])
-    assert leader.run("train", make) == {"loss": 1.0}
+    assert leader.run("train", make) == {"loss": 1.0, "correct": 3.0}
     assert steps == [
         "ask bob for 0",
         "ask alice for 0",
         "begin bob",
         "begin alice",
+        "clear bob",
+        "clear alice",
         "ask bob for 1",
         "ask alice for 1",
         "prepared",
@@ -104,6 +125,22 @@ def test_nothing_begins_without_every_consent() -> None:
     with pytest.raises(ConsentRefused, match="No"):
         leader_of(Own("alice", steps), refusing, []).run("evaluate", make)
     assert steps == ["ask bob for 0", "ask alice for 0"]
+
+
+def test_nothing_is_cleared_without_every_intent() -> None:
+    steps: list[str] = []
+    bob = Seat("bob", steps)
+    own = Own("alice", steps)
+    begin = own.begin
+
+    def beginning(of: Pass, consents: Sequence[Consent]) -> Future[Receipt]:
+        own.answers.append(ConsentRefused("Withdrawn meanwhile."))
+        return begin(of, consents)
+
+    own.begin = beginning  # type: ignore[method-assign]
+    with pytest.raises(ConsentRefused, match="Withdrawn meanwhile"):
+        leader_of(own, bob, []).run("evaluate", make)
+    assert steps[-2:] == ["begin bob", "begin alice"]
 
 
 def test_a_party_that_has_not_decided_is_asked_again() -> None:
@@ -129,12 +166,12 @@ def test_a_fault_after_the_commit_does_not_undo_it() -> None:
     own = Own("alice", steps, message=prepared())
     commit = own.commit
 
-    def committing(number: int) -> None:
-        commit(number)
+    def committing(number: int, receipts: Sequence[Receipt]) -> None:
+        commit(number, receipts)
         bob.answers.append(PartyUnavailable("gone"))
 
     own.commit = committing  # type: ignore[method-assign]
-    assert leader_of(own, bob, faults).run("infer", make) == {"loss": 1.0}
+    assert leader_of(own, bob, faults).run("infer", make) == {"loss": 1.0, "correct": 3.0}
     assert "commit alice" in steps
     assert "commit bob" not in steps
     assert [str(fault) for fault in faults] == ["gone"]

@@ -18,7 +18,7 @@ from govern.meeting import MOMENTUM, Meeting, meeting, same_bits
 from govern.parties import Host
 from modelkeep.core.errors import PartyUnavailable
 from modelkeep.govern.ledger.reader import read_ledger
-from modelkeep.govern.passes import Consent, Pass
+from modelkeep.govern.passes import Pass
 from modelkeep.govern.session.leader import Leader
 from modelkeep.govern.session.runs import train
 from modelkeep.govern.wire.message import MAGIC, Message
@@ -131,22 +131,22 @@ def test_what_was_not_agreed_on_is_not_consented_to(victim: Victim) -> None:
 
 
 def forged(intruder: Intruder, of: Pass) -> list[Any]:
-    theirs = Consent.give(of, "bob", "", intruder.identity.signer)  # signed by the wrong key
-    return [asdict(intruder.own_consent(of)), asdict(theirs)]
+    theirs = replace(intruder.own_consent(of), party="bob")  # signed by the wrong key
+    return [intruder.own_consent(of).values(), theirs.values()]
 
 
 def for_another_pass(intruder: Intruder, of: Pass) -> list[Any]:
     other = inference(intruder, of.number, of.step)
-    return [asdict(intruder.own_consent(of)), intruder.consents(other)[1]]
+    return [intruder.own_consent(of).values(), intruder.consents(other)[1]]
 
 
 BEGUN: dict[str, tuple[Callable[[Intruder, Pass], Any], str]] = {
     "forged": (forged, "is not signed by 'bob'"),
     "for another pass": (for_another_pass, "is not signed by 'bob'"),
-    "missing": (lambda mallory, of: [asdict(mallory.own_consent(of))], "only of alice"),
+    "missing": (lambda mallory, of: [mallory.own_consent(of).values()], "only of alice"),
     "none": (lambda mallory, of: [], "only of none"),
-    "twice": (lambda mallory, of: [asdict(mallory.own_consent(of))] * 2, "only of alice, alice"),
-    "too many": (lambda mallory, of: [asdict(mallory.own_consent(of)), *mallory.consents(of)], "only of alice, alice"),
+    "twice": (lambda mallory, of: [mallory.own_consent(of).values()] * 2, "only of alice, alice"),
+    "too many": (lambda mallory, of: [mallory.own_consent(of).values(), *mallory.consents(of)], "only of alice, alice"),
     "nonsense": (lambda mallory, of: [{"party": "bob"}], "no consent"),
     "no list": (lambda mallory, of: 7, "without the parties' consents"),
 }
@@ -157,42 +157,59 @@ def test_pass_without_everybodys_own_consent_does_not_begin(victim: Victim) -> N
         intruder.open()
         of = intruder.a_pass(victim.updates, victim.updates)
         for name, (consents, words) in BEGUN.items():
-            intruder.say("begin", {"pass": asdict(of), "consents": consents(intruder, of)})
+            told = intruder.ask("begin", {"pass": asdict(of), "consents": consents(intruder, of)})
+            assert words in told.header["reason"], (name, told)
             intruder.activations(of, crossing())
-            told = intruder.trouble()
-            assert words in told, (name, told)
             assert any(words in text for text in victim.events())
-            intruder.open()
 
 
 def test_old_and_early_passes_do_not_begin(victim: Victim) -> None:
     updates = victim.updates
     recorded = list(read_ledger(victim.split.folders["bob"].ledger).entries())
-    last, kept = recorded[-1], [asdict(consent) for consent in recorded[-1].consents]
+    last = recorded[-1]
+    old = [consent.values() for consent in last.consents]
     with victim.attacked() as intruder:
         intruder.open()
-        intruder.say("begin", {"pass": asdict(last.of), "consents": kept})
-        assert "'bob' is at" in intruder.trouble()  # replayed, without going back
-        intruder.open()
-        intruder.begin(intruder.a_pass(updates + 1, updates + 1))
-        assert "out of turn" in intruder.trouble()
-        intruder.open()
-        intruder.begin(intruder.a_pass(updates, updates - 1))
-        assert f"{updates} are in the ledger before it" in intruder.trouble()  # the same step twice
-        older = intruder.open().header["checkpoints"][0]
+        assert "'bob' is at" in refusal(intruder.begin(last.of))  # replayed, without going back
+        kept = intruder.ask("begin", {"pass": asdict(last.of), "consents": old})
+        assert kept.kind == "refusal"
+        assert "out of turn" in refusal(intruder.begin(intruder.a_pass(updates + 1, updates + 1)))
+        told = refusal(intruder.begin(intruder.a_pass(updates, updates - 1)))
+        assert f"{updates} are in the ledger before it" in told  # the same step twice
+        older = checkpoints(intruder.open())[0]
         intruder.open(older)
-        intruder.begin(intruder.a_pass(updates, older))
-        assert f"{updates} are in the ledger before it" in intruder.trouble()
+        told = refusal(intruder.begin(intruder.a_pass(updates, older)))
+        assert f"{updates} are in the ledger before it" in told
+
+
+def refusal(told: Message) -> str:
+    assert told.kind == "refusal"
+    return str(told.header["reason"])
+
+
+def checkpoints(told: Message) -> list[int]:
+    return list(told.header["receipt"]["event"]["values"]["checkpoints"])
+
+
+def test_old_consents_begin_nothing(victim: Victim) -> None:
+    recorded = list(read_ledger(victim.split.folders["bob"].ledger).entries())
+    with victim.attacked() as intruder:
+        older = checkpoints(intruder.open())[0]
+        intruder.open(older)
+        entry = recorded[older]
+        told = intruder.ask(
+            "begin", {"pass": asdict(entry.of), "consents": [consent.values() for consent in entry.consents]}
+        )
+        assert "was given in another session" in refusal(told)
 
 
 def test_committed_pass_cannot_be_made_again_with_other_inputs(victim: Victim) -> None:
     with victim.attacked() as intruder:
-        step = intruder.open().header["checkpoints"][0]
+        step = checkpoints(intruder.open())[0]
         assert step < victim.updates
         intruder.open(step)
         recorded = list(read_ledger(victim.split.folders["bob"].ledger).entries())[step]
-        consents = [asdict(consent) for consent in recorded.consents]
-        intruder.say("begin", {"pass": asdict(recorded.of), "consents": consents})
+        intruder.begin(recorded.of)
         intruder.activations(recorded.of, crossing() + 1)
         assert "sent other activations than before" in intruder.trouble()
 
@@ -209,7 +226,9 @@ def test_pass_that_broke_off_cannot_be_made_again_with_other_inputs(victim: Vict
         intruder.begin(of)
         intruder.activations(of, crossing(5) + 1, wants=[False])
         assert "sent other activations than before" in intruder.trouble()
-        assert f"{of} broke off after 1 messages had come and 1 had left." in victim.events()
+        assert f"No party has committed {of}." in victim.events()  # Bob had prepared the first attempt
+        broken = f"{of} broke off after 0 messages had come and 0 had left."
+        assert any(text.startswith(broken) for text in victim.events())
 
 
 # ---- what crosses
@@ -326,21 +345,22 @@ def test_nothing_is_committed_that_was_not_prepared(victim: Victim) -> None:
     with victim.attacked() as intruder:
         intruder.open()
         for number in (victim.updates, victim.updates + 5, *NO_NUMBER):
-            intruder.say("commit", {"number": number})
+            intruder.say("commit", {"number": number, "receipts": []})
             assert "commit" in intruder.trouble()
         of = intruder.a_pass(victim.updates, victim.updates)
         intruder.begin(of)
-        intruder.say("commit", {"number": of.number})
+        intruder.say("commit", {"number": of.number, "receipts": []})
         assert "has not prepared it" in intruder.trouble()
-        intruder.open()
-        assert intruder.ask("settle", {"committed": 10**9}).kind == "answer"  # all that is there is committed already
+        told = intruder.ask("open", {"agreement": intruder.agreement.fingerprint})
+        claimed = intruder.standings(told, victim.updates, committed=10**9)
+        assert "1000000000 are committed, says 'alice'" in refusal(intruder.ask("settle", {"standings": claimed}))
         assert read_ledger(victim.split.folders["bob"].ledger).committed == victim.updates
 
 
 def test_who_does_not_lead_is_not_obeyed(victim: Victim) -> None:
     with victim.attacked() as intruder:
-        for kind, header in (("close", {}), ("rewind", {"step": 0}), ("settle", {"committed": 0})):
-            told = intruder.ask(kind, header)
+        for kind in ("close", "begin", "settle"):
+            told = intruder.ask(kind)
             assert (told.kind, "does not lead" in told.header["reason"]) == ("refusal", True)
         for session in (*NO_TEXT, "F" * 16, "f" * 17):
             told = intruder.ask("open", {"agreement": intruder.agreement.fingerprint, "session": session})
@@ -349,11 +369,11 @@ def test_who_does_not_lead_is_not_obeyed(victim: Victim) -> None:
             told = intruder.ask("open", {"agreement": agreement})
             assert "Nothing starts unless all hold the same one" in told.header["reason"]
         assert intruder.ask("ask", {"pass": asdict(intruder.a_pass())}).kind == "refusal"
-        for kind in ("begin", "commit", "abort", "prepared", "trouble", "link", "", "open sesame"):
+        for kind in ("clear", "commit", "abort", "prepared", "trouble", "link", "", "open sesame"):
             intruder.say(kind)
-        intruder.open()
+        told = intruder.ask("open", {"agreement": intruder.agreement.fingerprint})
         for step in (777, *NO_NUMBER):
-            assert intruder.ask("rewind", {"step": step}).kind == "refusal"
+            assert intruder.ask("settle", {"standings": intruder.standings(told, step)}).kind == "refusal"
 
 
 json_values = st.recursive(
@@ -365,9 +385,21 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-KINDS = ("open", "settle", "rewind", "close", "ask", "link", "begin", "commit", "abort", "activations", "gradients")
-SAID = ("session", "question", "agreement", "committed", "step", "pass", "consents", "number", "reason")
-FIELDS = (*SAID, "leg", "part", "numbers", "wants", "random")
+KINDS = ("open", "settle", "close", "ask", "link", "begin", "clear", "commit", "abort", "activations", "gradients")
+SAID = (
+    "session",
+    "question",
+    "agreement",
+    "committed",
+    "step",
+    "pass",
+    "consents",
+    "number",
+    "reason",
+    "receipts",
+    "standings",
+)
+FIELDS = (*SAID, "receipts", "standings", "leg", "part", "numbers", "wants", "random")
 
 
 def test_nonsense_in_every_field_is_survived(victim: Victim) -> None:
@@ -402,10 +434,9 @@ def test_one_wrong_field_in_a_right_message_is_survived(victim: Victim) -> None:
             payload = {"pass": of.digest, "leg": 1, "part": 0, "numbers": {}, "wants": [False], "random": False}
             right: dict[str, dict[str, Any]] = {
                 "ask": {"pass": asdict(of), "question": 99},
-                "begin": {"pass": asdict(of), "consents": consents},
+                "begin": {"pass": asdict(of), "consents": consents, "question": 99},
                 "activations": payload,
                 "gradients": payload,
-                "rewind": {"step": victim.updates, "question": 99},
                 "close": {"question": 99},
             }
             kind = data.draw(st.sampled_from(sorted(right)))
@@ -415,7 +446,9 @@ def test_one_wrong_field_in_a_right_message_is_survived(victim: Victim) -> None:
             changed[data.draw(st.sampled_from(sorted(changed)))] = data.draw(json_values)
             with suppress(PartyUnavailable):  # Bob has hung up
                 if kind in ("activations", "gradients"):
-                    intruder.say("begin", right["begin"])
+                    told = intruder.ask("begin", {"pass": right["begin"]["pass"], "consents": consents})
+                    if told.kind == "answer":  # otherwise a consent is what was changed
+                        intruder.clear(told)
                 intruder.say(kind, header, *([crossing(5)] if header.get("wants") == [False] else []))
 
     say()

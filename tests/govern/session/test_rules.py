@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from govern.ledger_runs import PARTIES, Run, make_agreement, make_identities
+from govern.ledger_runs import Run, make_agreement, make_identities
 from modelkeep.core.errors import ConsentRefused, GovernError, WireError
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.passes import Pass
-from modelkeep.govern.session.rules import require_agreed, require_consents, require_turn
+from modelkeep.govern.session.rules import require_agreed, require_turn
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +67,6 @@ def test_a_pass_that_was_not_agreed_on_is_refused(
     require_agreed(a_pass(agreement, purpose="infer", sink="alice", labels="", rows=9), agreement)
     with pytest.raises(ConsentRefused, match=words):
         require_agreed(a_pass(agreement, **other), agreement)
-
-
-def test_every_party_must_have_signed_this_very_pass(world: tuple[Agreement, Run]) -> None:
-    agreement, run = world
-    of = a_pass(agreement, number=2, step=2)
-    consents = sorted(run.consents(of), key=lambda consent: consent.party)
-    assert [consent.party for consent in consents] == list(PARTIES)
-    require_consents(of, consents, agreement)
-    for some in (consents[:2], consents[::-1], [*consents, consents[0]], []):
-        with pytest.raises(ConsentRefused, match="does not have the consent of all parties"):
-            require_consents(of, some, agreement)
-    with pytest.raises(GovernError, match="is not signed by 'alice'"):
-        require_consents(replace(of, rows=3), consents, agreement)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_policies_hold_over_the_wire(tmp_path: Path, hosts: dict[str, Host]) -> 
             train(leader)
         assert passes(split) == {"alice": 2, "bob": 2, "carol": 2}
         carol.approve(10, "train", later)
-        with pytest.raises(ConsentRefused, match="4 passes to train were made, and 4 are allowed"):
+        with pytest.raises(ConsentRefused, match="4 passes to train were begun, and 4 are allowed"):
             train(leader)
     assert passes(split) == {"alice": 4, "bob": 4, "carol": 4}
     assert same_bits(split.weights(), split.alone(updates=4))

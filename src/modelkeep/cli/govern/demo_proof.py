@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
     from modelkeep import Data
-    from modelkeep.govern import Agreement, Folder
+    from modelkeep.govern import Agreement, Folder, Party
 
 
 @dataclass
@@ -52,6 +56,45 @@ def worth_alone(agreement: Agreement, folders: dict[str, Folder], test: Data, st
     )
 
 
+def cheat(alice: Party, x: Tensor, withdraw: Callable[[], None], story: Story) -> None:
+    """Alice changes her software: she keeps a consent of Bob's, and uses it after he has withdrawn."""
+    from modelkeep.core.errors import ConsentRefused, GovernError
+    from modelkeep.core.fingerprint import fingerprint
+    from modelkeep.govern import Pass
+    from modelkeep.govern.session.member import RemoteParty
+    from modelkeep.govern.session.session_protocol import open_session
+
+    story.scene("Alice changes her software")
+    bob, deadline = RemoteParty(alice.links, "bob"), alice.agreement.wire.deadline
+    alice.links.dial("bob", deadline)
+    open_session(alice.sessions, [bob])
+    of = Pass(
+        agreement=alice.agreement.fingerprint,
+        number=alice.ledger.committed,
+        purpose="infer",
+        asker="alice",
+        source="alice",
+        sink="alice",
+        step=alice.pieces.step,
+        data=fingerprint({"x": x}),
+        labels="",
+        rows=len(x),
+    )
+    consents = [alice.passes.consent(of), bob.ask(of).result(deadline)]
+    withdraw()
+    try:
+        bob.begin(of, consents).result(deadline)
+    except ConsentRefused as refused:
+        told = str(refused)
+    else:
+        raise GovernError("An old consent of Bob's was good for a pass. This must not be: please report it.")
+    story.tell(
+        "She asks for Bob's consent to a prediction and keeps it, signed and true. Bob withdraws. Then she begins the "
+        f"pass with it. Bob's party answers: {told}",
+        old_consent_refused=told,
+    )
+
+
 def audits(agreement: Agreement, folders: dict[str, Folder], place: Path, story: Story) -> None:
     """The ledgers as they are, and after Alice has rewritten hers with her own key."""
     from modelkeep.govern import audit
@@ -89,6 +132,6 @@ def _forged(folder: Folder, path: Path) -> tuple[Path, int]:
             sent = entry.sent
             if entry.number == lie:
                 sent = (replace(sent[0], digest="0" * 64), *sent[1:])
-            ledger.prepare(entry.of, entry.consents, sent, entry.received)
+            ledger.prepare(entry.of, entry.consents, sent, entry.received, entry.metrics)
             ledger.commit(entry.number)
     return path, lie

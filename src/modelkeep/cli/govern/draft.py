@@ -70,6 +70,13 @@ def draft(
         list[str] | None, typer.Option(help="What a party consents to: NAME=policy.json; everything by default.")
     ] = None,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Updates between two checkpoints.")] = 50,
+    magnitude: Annotated[
+        float | None, typer.Option(help="The largest number that may cross; any finite one by default.")
+    ] = None,
+    least_rows: Annotated[
+        int, typer.Option(min=1, help="How many rows are judged together at least: one alone shows its label.")
+    ] = 1,
+    consent_seconds: Annotated[float, typer.Option(min=1, help="How long a consent holds.")] = 600.0,
     bf16: Annotated[bool, typer.Option("--bf16", help="Halve the bytes on the wire; not exact.")] = False,
     compress: Annotated[bool, typer.Option("--compress", help="Compress what crosses; loses nothing.")] = False,
     seed: Seed = 0,
@@ -83,6 +90,7 @@ def draft(
     from modelkeep.core.errors import GovernError
     from modelkeep.govern.agreement.agreement import Agreement
     from modelkeep.govern.agreement.draft import draft as drafted
+    from modelkeep.govern.agreement.limits import Limits
     from modelkeep.govern.agreement.terms import Material
     from modelkeep.govern.identity import PublicIdentity
     from modelkeep.govern.wire.settings import Wire
@@ -115,6 +123,7 @@ def draft(
         seed=seed,
         wire=Wire(dtype="bfloat16" if bf16 else "float32", compression="zstd" if compress else "none"),
         checkpoint_every=checkpoint_every,
+        limits=Limits(magnitude=magnitude, least_rows=least_rows, consent_seconds=consent_seconds),
         policies={who: _policy(path) for who, path in _pairs(policy or [], "--policy", "NAME=FILE").items()},
     )
     made.write(file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from modelkeep.govern.folder import Folder
 
 _EVENTS = 5  # of the newest that are shown
+_PROTOCOL = ("standing", "intent", "prepared", "committed")  # they come with every session and pass
 
 
 def status(folder: FolderPath = Path(), *, as_json: Json = False) -> None:
-    """Say how a party stands, from its ledger: passes, bytes, withdrawals, news. Changes nothing."""
+    """Say how a party stands, from its ledger: passes, those given up, what is left, bytes, news. Changes nothing."""
     from modelkeep.govern.folder import Folder
 
     party = Folder(folder)
@@ -39,6 +40,8 @@ def status(folder: FolderPath = Path(), *, as_json: Json = False) -> None:
     for label, value in (
         ("passes", "\n".join(passes) or "none"),
         ("committed", f"{found['committed']:,} of {found['entries']:,}"),
+        ("given up", "\n".join(f"{count:,} to {purpose}" for purpose, count in found["given_up"].items()) or "none"),
+        ("left", "\n".join(f"{left:,} to {purpose}" for purpose, left in found["left"].items()) or "without a limit"),
         ("updates", f"{found['updates']:,}"),
         ("sent, received", f"{found['sent'] / 1e6:,.1f} MB, {found['received'] / 1e6:,.1f} MB"),
         ("withdrawn", "\n".join(f"{purpose}: {why}" for purpose, why in found["withdrawn"].items()) or "nothing"),
@@ -90,11 +93,13 @@ def _by_party(ledgers: list[Path]) -> dict[str, Path]:
 
 def _standing(party: Folder) -> dict[str, Any]:
     from modelkeep.govern.agreement.agreement import Agreement
-    from modelkeep.govern.ledger import read_ledger
+    from modelkeep.govern.ledger import Event, read_ledger
+    from modelkeep.govern.ledger.statements import Account
 
     identity, agreement = party.identity(), Agreement.read(party.agreement)
     found: dict[str, Any] = {"party": identity.name, "agreement": agreement.name, "signed": len(agreement.signatures)}
     found |= {"entries": 0, "committed": 0, "updates": 0, "sent": 0, "received": 0, "passes": [], "events": []}
+    found |= {"given_up": {}, "left": dict(agreement.policy(identity.name).most)}
     if party.ledger.exists():
         reading = read_ledger(party.ledger)
         found["committed"] = reading.committed
@@ -106,7 +111,15 @@ def _standing(party: Folder) -> dict[str, Any]:
         found["entries"] = sum(passes.values())
         found["updates"] = sum(count for (purpose, _), count in passes.items() if purpose == "train")
         found["passes"] = [{"purpose": p, "asker": a, "passes": count} for (p, a), count in passes.items()]
-        last = list(reading.events())[-_EVENTS:]
+        account = Account(identity.name)
+        last: deque[Event] = deque(maxlen=_EVENTS)
+        for event in reading.events():
+            account.take(event)
+            if event.kind not in _PROTOCOL:
+                last.append(event)
+        found["given_up"] = dict(Counter(end.purpose for end in account.given_up()))
+        most = agreement.policy(identity.name).most
+        found["left"] = {purpose: limit - account.count(purpose) for purpose, limit in most.items()}
         found["events"] = [{"time": _clock(each.time), "kind": each.kind, "text": each.text} for each in last]
     return {**found, "withdrawn": _withdrawn(party)}
 

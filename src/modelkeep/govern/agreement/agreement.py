@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer
+from pydantic import ConfigDict, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer, model_serializer
 
 from modelkeep.core.card import Card, leave_out_defaults
 from modelkeep.core.errors import GovernError, InputError, Remedy
@@ -18,6 +18,7 @@ from modelkeep.core.formats.factory import SPEC
 from modelkeep.core.model import Model
 from modelkeep.core.signing import canonical, is_signed
 from modelkeep.core.slices import Place
+from modelkeep.govern.agreement.limits import Limits
 from modelkeep.govern.agreement.terms import (
     Material,
     Member,
@@ -66,6 +67,7 @@ class Agreement:
     wire: Wire = field(default_factory=Wire)
     checkpoint_every: int = 50
     policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
     signatures: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -91,6 +93,14 @@ class Agreement:
         require_signatures(self.signatures)
         for party in self.policies:
             self.policy(party)
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """All fields; limits only where there are some: agreements of version 0.1 keep their fingerprints."""
+        values: dict[str, Any] = write(self)
+        if self.limits == Limits():
+            del values["limits"]
+        return values
 
     def _require_holders(self, names: Sequence[str]) -> None:
         """Refuse pieces without a holder, and parties that hold nothing."""
@@ -212,6 +222,8 @@ class Agreement:
         rows.append(("training", f"{length} of {self.data.rows:,} rows, {self.objective}, seed {self.seed}"))
         rows.append(("recipe", json.dumps(self.recipe.to_json())))
         rows.append(("wire", f"{self.wire.dtype}, compression: {self.wire.compression}"))
+        if self.limits != Limits():
+            rows.append(("limits", json.dumps(asdict(self.limits))))
         rows.append(("fingerprint", self.fingerprint))
         return rows
 

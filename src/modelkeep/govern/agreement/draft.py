@@ -9,6 +9,7 @@ from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
 from modelkeep.core.slices import Place
 from modelkeep.govern.agreement.agreement import Agreement
+from modelkeep.govern.agreement.limits import Limits
 from modelkeep.govern.agreement.terms import Material, Member
 from modelkeep.govern.identity import PublicIdentity
 from modelkeep.govern.wire.settings import Wire
@@ -31,6 +32,7 @@ def draft(
     wire: Wire | None = None,
     checkpoint_every: int = 50,
     policies: Mapping[str, Mapping[str, Any]] | None = None,
+    limits: Limits | None = None,
 ) -> Agreement:
     """An unsigned agreement about the network of `model`; the weights are not part of it.
 
@@ -49,6 +51,7 @@ def draft(
         wire: How tensors cross.
         checkpoint_every: How many steps apart the parties keep their state.
         policies: By party, what it consents to, as JSON.
+        limits: Bounds on each pass, whoever asks.
     """
     without = [party.name for party in parties if party.name not in addresses]
     if without:
@@ -67,6 +70,7 @@ def draft(
         wire=wire if wire is not None else Wire(),
         checkpoint_every=checkpoint_every,
         policies={party: dict(policy) for party, policy in (policies or {}).items()},
+        limits=limits if limits is not None else Limits(),
     )
     model.pieces(drafted.cuts)  # refuses a place that does not exist, and pieces that would share weights
     return drafted

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,8 +29,6 @@ CREATE TABLE waiting (number INTEGER PRIMARY KEY, pass TEXT NOT NULL, asked REAL
 CREATE TABLE granted (
     number INTEGER NOT NULL, digest TEXT NOT NULL, approver TEXT NOT NULL, PRIMARY KEY (number, digest, approver)
 ) WITHOUT ROWID;
--- Passes that broke off after they had begun. They are in no ledger where others have taken their numbers.
-CREATE TABLE broken (digest TEXT PRIMARY KEY, pass TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE rates (name TEXT PRIMARY KEY, due REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE changes (id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL)
 """
@@ -89,8 +89,13 @@ class ConsentState:
     def withdrawal(self, purpose: Purpose) -> str | None:
         """The reason of the withdrawal; None where consent is not withdrawn."""
         with self._file.reading() as db:
-            found = db.execute("SELECT reason FROM withdrawn WHERE purpose = ?", (purpose,)).fetchone()
-        return None if found is None else str(found[0])
+            return _withdrawal(db, purpose)
+
+    @contextmanager
+    def holding(self, purpose: Purpose) -> Iterator[str | None]:
+        """The reason of the withdrawal, if there is one; meanwhile nothing can be withdrawn, in any process."""
+        with self._file.changing() as db:
+            yield _withdrawal(db, purpose)
 
     def approve(self, passes: int, purpose: Purpose, until: float, asker: str | None = None, by: str = "") -> None:
         """A human's consent to a number of passes for the purpose, if they are asked for before `until`.
@@ -169,16 +174,6 @@ class ConsentState:
                 db.execute("INSERT OR REPLACE INTO rates VALUES (?, ?)", (name, due))
         return wait
 
-    def break_off(self, of: Pass) -> None:
-        """Remember a pass that broke off, once."""
-        with self._file.changing() as db:
-            db.execute("INSERT OR IGNORE INTO broken VALUES (?, ?)", (of.digest, json.dumps(asdict(of))))
-
-    def broken_passes(self) -> list[Pass]:
-        """The passes that broke off, whether or not they were made again."""
-        with self._file.reading() as db:
-            return [read_pass(json.loads(text)) for (text,) in db.execute("SELECT pass FROM broken")]
-
     def is_granted(self, of: Pass, approver: str) -> bool:
         """Whether the approver has granted this very pass before."""
         with self._file.reading() as db:
@@ -225,6 +220,11 @@ def bucket(due: float | None, rate: float, burst: int, now: float) -> tuple[floa
     due = now if due is None else min(max(due, now), now + burst / rate)
     wait = due - (burst - 1) / rate - now
     return (wait, due) if wait > GRAIN else (0.0, due + 1 / rate)
+
+
+def _withdrawal(db: sqlite3.Connection, purpose: Purpose) -> str | None:
+    found = db.execute("SELECT reason FROM withdrawn WHERE purpose = ?", (purpose,)).fetchone()
+    return None if found is None else str(found[0])
 
 
 def _purposes(purpose: Purpose | None) -> tuple[Purpose, ...]:

@@ -15,6 +15,7 @@ from modelkeep.govern.ledger.checks import CrossCheck, chain
 from modelkeep.govern.ledger.entry import Entry, Event
 from modelkeep.govern.ledger.findings import Finding, Findings
 from modelkeep.govern.ledger.reader import LedgerReader, read_ledger
+from modelkeep.govern.ledger.statements import Account, AttemptEnd, check_statements
 from modelkeep.govern.passes import Purpose
 
 if TYPE_CHECKING:
@@ -52,8 +53,9 @@ class Audit(Result, kind="ledger-audit"):
 
     Without findings, the ledgers say what happened, as far as one party alone could have changed it. Parties who lie
     together are found out by any other party about all but the last two passes; in these, two neighbours can agree on
-    a digest that never crossed. All parties together can write what they like. A party's last events are its own
-    account, and its last entry binds it only once another ledger says that it is committed.
+    a digest that never crossed. All parties together can write what they like. Events after the last that another
+    party keeps as a receipt are a party's own account, and its last entry binds it only once another ledger says that
+    it is committed. `given_up` are the attempts at passes that did not come to their end.
     """
 
     agreement: str
@@ -61,6 +63,7 @@ class Audit(Result, kind="ledger-audit"):
     missing: tuple[str, ...]
     stretches: tuple[Stretch, ...]
     findings: tuple[Finding, ...]
+    given_up: tuple[AttemptEnd, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -92,6 +95,9 @@ class Audit(Result, kind="ledger-audit"):
             rows.append((f"ledger of {ledger.party}", f"{told}; ends with {ledger.last[:16] or 'nothing'}"))
         for (purpose, asker), count in self.passes().items():
             rows.append((f"{purpose}, asked by {asker}", f"{count} passes"))
+        counts = Counter((each.party, each.purpose, each.ended) for each in self.given_up)
+        for (party, wanted, ended), count in counts.items():
+            rows.append((f"{wanted}, {ended} at {party}", f"{count} attempts"))
         rows += [(f"{each.kind}: {each.where}", each.text) for each in self.findings[:_MOST_SHOWN]]
         if len(self.findings) > _MOST_SHOWN:
             rows.append(("…", f"{len(self.findings) - _MOST_SHOWN} more; the JSON has all"))
@@ -140,15 +146,20 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
         # here is then to be found everywhere.
         readings = _readings(ledgers, keys, findings)
         audited, stretches = _compare(agreement.fingerprint, readings, keys, findings)
+        accounts = {party: Account(party) for party in readings}
         for party, reading in readings.items():
-            events = sum(1 for _ in chain(Event, reading, party, keys[party], findings))
-            audited[party] = replace(audited[party], events=events)
+            for event in chain(Event, reading, party, keys[party], findings):
+                accounts[party].take(event)
+            audited[party] = replace(audited[party], events=len(accounts[party].hashes))
+        policies = {party: agreement.policy(party) for party in keys}
+        check_statements(accounts, readings, keys, policies, findings)
         return Audit(
             agreement=agreement.fingerprint,
             ledgers=tuple(audited.values()),
             missing=tuple(party for party in keys if party not in readings),
             stretches=tuple(stretches),
             findings=findings.all(),
+            given_up=tuple(end for account in accounts.values() for end in account.given_up()),
             provenance=provenance(),
         )
 

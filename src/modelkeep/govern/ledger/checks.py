@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from modelkeep.core.errors import GovernError
 from modelkeep.govern.ledger.entry import Crossing, Entry, Event
 from modelkeep.govern.ledger.findings import Findings
-from modelkeep.govern.ledger.reader import LedgerReader, T, parse
+from modelkeep.govern.ledger.reader import LedgerReader, parse
 from modelkeep.govern.passes import Consent
+
+T = TypeVar("T", Entry, Event)
 
 
 def chain(kind: type[T], reading: LedgerReader, party: str, public_key: str, findings: Findings) -> Iterator[T]:

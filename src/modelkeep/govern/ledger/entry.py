@@ -6,7 +6,7 @@ Each entry and each event names the hash of the one before it, and the party sig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, Self
@@ -32,9 +32,10 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Entry:
-    """One pass: who consented to it and what crossed. It holds no times, so that a replayed pass gives it again.
+    """One pass: who consented to it, what crossed, and what this party says that it measured.
 
-    `previous` is the hash of the entry before (empty for the first one).
+    It holds no times, so that a replayed pass gives the same. `previous` is the hash of the entry before (empty for the
+    first one). `metrics` are those of the party with the labels.
     """
 
     of: Pass
@@ -43,6 +44,7 @@ class Entry:
     received: tuple[Crossing, ...]
     previous: str
     signature: str
+    metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
@@ -57,15 +59,20 @@ class Entry:
     @cached_property
     def _body(self) -> bytes:
         """All but the signature, as it is hashed."""
-        return canonical(
-            {
-                "of": _plain(self.of),
-                "consents": [_plain(consent) for consent in self.consents],
-                "sent": [_plain(crossing) for crossing in self.sent],
-                "received": [_plain(crossing) for crossing in self.received],
-                "previous": self.previous,
-            }
-        )
+        body: dict[str, Any] = {
+            "of": _plain(self.of),
+            "consents": [consent.values() for consent in self.consents],
+            "sent": [_plain(crossing) for crossing in self.sent],
+            "received": [_plain(crossing) for crossing in self.received],
+            "previous": self.previous,
+        }
+        if self.metrics:  # an entry of version 0.1 has none, and keeps its hash
+            body["metrics"] = self.metrics
+        return canonical(body)
+
+    def tells_the_same(self, other: Entry) -> bool:
+        """Whether both are of the same pass, with the same numbers; each attempt at it has consents of its own."""
+        return all(getattr(self, name) == getattr(other, name) for name in ("of", "sent", "received", "metrics"))
 
     @classmethod
     def sign(
@@ -74,6 +81,7 @@ class Entry:
         consents: Sequence[Consent],
         sent: Sequence[Crossing],
         received: Sequence[Crossing],
+        metrics: Mapping[str, float],
         *,
         previous: str,
         party: str,
@@ -81,8 +89,8 @@ class Entry:
     ) -> Self:
         """The entry of the party whose signer it is, the consents in the order of the names."""
         ordered = tuple(sorted(consents, key=lambda consent: consent.party))
-        unsigned = cls(of, ordered, tuple(sent), tuple(received), previous, "")
-        return cls(of, ordered, tuple(sent), tuple(received), previous, seal("entry", unsigned.hash, party, signer))
+        unsigned = cls(of, ordered, tuple(sent), tuple(received), previous, "", dict(metrics))
+        return replace(unsigned, signature=seal("entry", unsigned.hash, party, signer))
 
     def is_of(self, party: str, public_key: str) -> bool:
         """Whether the party signed it."""
@@ -97,7 +105,8 @@ class Entry:
 class Event:
     """One thing that happened at `time` (seconds since 1970), in words and in values.
 
-    It is the party's own account. No other party signs it, so a party can leave out its last events unnoticed.
+    It is the party's own account. What the protocol makes it say (its intent, what it has prepared) goes to the others,
+    who keep it as a `Receipt`: so they can show all that stands before it in the chain.
     """
 
     number: int
@@ -130,8 +139,7 @@ class Event:
     ) -> Self:
         """The event of the party whose signer it is."""
         unsigned = cls(number, time, kind, text, dict(values), previous, "")
-        signature = seal("event", unsigned.hash, party, signer)
-        return cls(number, time, kind, text, dict(values), previous, signature)
+        return replace(unsigned, signature=seal("event", unsigned.hash, party, signer))
 
     def is_of(self, party: str, public_key: str) -> bool:
         """Whether the party signed it."""
@@ -155,9 +163,9 @@ def _is_sealed(kind: Literal["entry", "event"], digest: str, signature: str, par
     return is_signed(canonical({kind: digest, "party": party}), signature, public_key)
 
 
-def _plain(record: Pass | Consent | Crossing) -> dict[str, Any]:
+def _plain(record: Pass | Crossing) -> dict[str, Any]:
     """As `asdict`, but five times as fast, since these records hold no others: an entry is made at every pass."""
     return {name: getattr(record, name) for name in _NAMES[type(record)]}
 
 
-_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in (Pass, Consent, Crossing)}
+_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in (Pass, Crossing)}

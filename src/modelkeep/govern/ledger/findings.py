@@ -17,7 +17,11 @@ Kind = Literal[
     "consent",  # a consent is missing, forged, or was given in two versions
     "pass",  # two parties log different passes under one number
     "crossing",  # two parties do not agree on what crossed between them
-    "rewritten",  # an entry is not the one whose hash the party signed in a later consent
+    "rewritten",  # an entry or event is not the one that the party signed for the others
+    "prepared",  # an entry is not the one of which its party stated that it was prepared
+    "contradiction",  # a party's account says two things that cannot both be true
+    "receipt",  # a party keeps a statement of another one that this one has not signed
+    "forked",  # a party has signed two different events with one number: it keeps two accounts
 ]
 
 

@@ -14,16 +14,18 @@ from modelkeep.core.errors import GovernError
 from modelkeep.core.files import replace_file
 from modelkeep.core.signing import canonical
 from modelkeep.govern.ledger.entry import Entry, Event
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import read
 
-FORMAT = 1
-"""The format of ledgers and of their copies, raised when what they hold changes."""
+FORMAT = 2
+"""The format of ledgers and of their copies. Format 1 has no attempts and no receipts, and is read too."""
 
 APPLICATION = 0x6D6B676C
 """What marks a SQLite file as a ledger: "mkgl"."""
 
-Part = Literal["entries", "events"]
-T = TypeVar("T", Entry, Event)
+Part = Literal["entries", "events", "receipts"]
+T = TypeVar("T", Entry, Event, Receipt)
+_WORDS: dict[Part, str] = {"entries": "entry", "events": "event", "receipts": "receipt"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class LedgerReader:
     party: str
     public_key: str
     committed: int
+    format: int = FORMAT
 
     def lines(self, part: Part, start: int = 0) -> Iterator[str]:
         """The entries or events from number `start` on, a line of JSON each, as they stand at this moment."""
@@ -42,6 +45,8 @@ class LedgerReader:
                 yield from _copied_lines(self.path, part, start)
             else:
                 with _open_to_read(self.path) as database:
+                    if part == "receipts" and self.format < 2:
+                        return
                     query = f"SELECT line FROM {part} WHERE number >= ? ORDER BY number"
                     yield from (str(line) for (line,) in database.execute(query, (start,)))
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -55,20 +60,26 @@ class LedgerReader:
         """The events from number `start` on."""
         return (parse(Event, line) for line in self.lines("events", start))
 
+    def receipts(self) -> Iterator[Receipt]:
+        """What the other parties have stated to this one."""
+        return (parse(Receipt, line) for line in self.lines("receipts"))
+
     def export(self, path: Path) -> None:
-        """Write a copy for an auditor: a line that says whose ledger it is, then each entry and event as JSON."""
+        """Write a copy for an auditor: a line that says whose ledger it is, then each line of it as JSON."""
         about = {"ledger": FORMAT, "party": self.party, "public_key": self.public_key, "committed": self.committed}
         with replace_file(path) as unfinished, unfinished.open("w", encoding="utf-8") as file:
             file.write(canonical(about).decode() + "\n")
-            file.writelines(f'{{"entry":{line}}}\n' for line in self.lines("entries"))
-            file.writelines(f'{{"event":{line}}}\n' for line in self.lines("events"))
+            for part, word in _WORDS.items():
+                file.writelines(f'{{"{word}":{line}}}\n' for line in self.lines(part))
 
 
 def read_ledger(path: Path) -> LedgerReader:
     """Read whose ledger lies at `path`: the SQLite file, also while its party writes to it, or a copy in JSON lines."""
     try:
         about = _about_copy(path) if _is_copy(path) else _about_database(path)
-        return LedgerReader(path, str(about["party"]), str(about["public_key"]), int(about["committed"]))
+        return LedgerReader(
+            path, str(about["party"]), str(about["public_key"]), int(about["committed"]), int(about["ledger"])
+        )
     except (sqlite3.Error, OSError, ValueError, TypeError, LookupError) as error:
         raise GovernError(f"'{path}' cannot be read as a ledger: {error}.") from error
 
@@ -90,20 +101,20 @@ def _is_copy(path: Path) -> bool:
 def _about_copy(path: Path) -> dict[str, Any]:
     with path.open(encoding="utf-8") as file:
         about: dict[str, Any] = json.loads(file.readline())
-    if about["ledger"] != FORMAT:
+    if about["ledger"] not in range(1, FORMAT + 1):
         raise ValueError(f"it has format {about['ledger']}, and this version reads format {FORMAT}")
     return about
 
 
 def _copied_lines(path: Path, part: Part, start: int) -> Iterator[str]:
-    """The lines of one part; one that is neither an entry nor an event is given as it is, to be found damaged."""
-    opening = '{"event":' if part == "events" else '{"entry":'
-    other = '{"entry":' if part == "events" else '{"event":'
+    """The lines of one part; one that is of no part is given as an entry, to be found damaged."""
+    opening = f'{{"{_WORDS[part]}":'
+    others = tuple(f'{{"{word}":' for word in _WORDS.values() if word != _WORDS[part])
     skipped = 0
     with path.open(encoding="utf-8", errors="replace") as file:
         next(file)
         for line in file:
-            if line.startswith(other) or (part == "events" and not line.startswith(opening)):
+            if line.startswith(others) or (part != "entries" and not line.startswith(opening)):
                 continue
             if skipped < start:
                 skipped += 1
@@ -117,10 +128,10 @@ def _about_database(path: Path) -> dict[str, Any]:
         (version,) = database.execute("PRAGMA user_version").fetchone()
         if application != APPLICATION:
             raise ValueError("it is a SQLite database, but no ledger of passes")
-        if version != FORMAT:
+        if version not in range(1, FORMAT + 1):
             raise ValueError(f"it has format {version}, and this version reads format {FORMAT}")
         party, public_key, committed = database.execute("SELECT party, public_key, committed FROM about").fetchone()
-    return {"party": party, "public_key": public_key, "committed": committed}
+    return {"party": party, "public_key": public_key, "committed": committed, "ledger": version}
 
 
 @contextmanager

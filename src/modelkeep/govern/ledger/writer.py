@@ -12,9 +12,10 @@ from typing import Literal
 from torch import Tensor
 
 from modelkeep.core.errors import PartyUnavailable, WireError
-from modelkeep.govern.ledger.entry import Crossing, Entry
+from modelkeep.govern.ledger.entry import Crossing
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.passes import Consent, Pass
+from modelkeep.govern.ledger.receipt import Receipt
+from modelkeep.govern.passes import Pass
 from modelkeep.govern.wire.message import Digest
 from modelkeep.govern.wire.settings import Wire
 
@@ -24,29 +25,27 @@ _MOST = 200  # events in a minute
 
 
 class LedgerWriter:
-    """Records what one party sends and receives, pass after pass, on a thread of its own: no pass waits for it."""
+    """Notes what one party sends and receives, pass after pass, on a thread of its own: no pass waits for it."""
 
     def __init__(self, ledger: Ledger, wire: Wire) -> None:
         self._ledger, self._wire = ledger, wire
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._of: Pass | None = None
-        self._consents: tuple[Consent, ...] = ()
-        self._recorded: dict[tuple[object, ...], Crossing] = {}
+        self._brought: dict[tuple[object, ...], Crossing] = {}
         self._complete = False
         self._sent: list[Future[Crossing]] = []
         self._received: list[Future[Crossing]] = []
 
-    def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
-        """Open a pass. Where it was begun before, here or in the ledger, it runs again and must be the very same."""
-        before = [crossing.result() for crossing in self._received] if of == self._of else []
+    def begin(self, of: Pass) -> None:
+        """Open a pass. Where it was begun before, it must bring the very same."""
+        brought = self._ledger.attempts.brought(of)
         recorded = self._ledger.entry(of.number) if of.number < self._ledger.length else None
         self._complete = recorded is not None and recorded.of == of
         if recorded is not None and self._complete:
-            before += recorded.received
-        kept = self._recorded if of == self._of else {}
-        self._recorded = {**kept, **{_place(crossing): crossing for crossing in before}}
+            brought += recorded.received
+        self._brought = {_place(crossing): crossing for crossing in brought}
         self._sent, self._received = [], []
-        self._of, self._consents = of, tuple(consents)
+        self._of = of
 
     def note_sent(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what this party has sent; the tensors must not change any more."""
@@ -55,7 +54,7 @@ class LedgerWriter:
     def note_received(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what came. In a replay it must be what came before, so that a party cannot learn more by a replay."""
         coming = self._worker.submit(self._crossing, peer, what, at, part, tensors)
-        before = self._recorded.get((peer, what, at, part))
+        before = self._brought.get((peer, what, at, part))
         same = not self._complete if before is None else coming.result() == before
         if not same:
             raise WireError(
@@ -69,15 +68,14 @@ class LedgerWriter:
         """How many messages with tensors have come in this pass, and how many have left."""
         return len(self._received), len(self._sent)
 
-    def finish(self) -> Future[Entry]:
-        """Prepare the pass's entry in the ledger."""
-        assert self._of is not None
-        of, consents, sent, received = self._of, self._consents, self._sent, self._received
+    def received(self) -> list[Crossing]:
+        """What has come in this pass."""
+        return _sort(self._received)
 
-        def prepare() -> Entry:
-            return self._ledger.prepare(of, consents, _sort(sent), _sort(received))
-
-        return self._worker.submit(prepare)
+    def finish(self, prepare: Callable[[list[Crossing], list[Crossing]], Receipt]) -> Future[Receipt]:
+        """Let `prepare` log what was sent and what was received, when all of it is noted."""
+        sent, received = self._sent, self._received
+        return self._worker.submit(lambda: prepare(_sort(sent), _sort(received)))
 
     def close(self) -> None:
         """Finish what was begun."""

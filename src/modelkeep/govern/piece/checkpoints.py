@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 from modelkeep.core.errors import CheckpointError, GovernError, PartyUnavailable
@@ -36,9 +37,20 @@ class Checkpoints:
             raise PartyUnavailable(str(error)) from error  # until there is room again
         self._forget(self.steps()[:-_KEPT])
 
-    def forget_after(self, step: int) -> None:
-        """Forget what lies after `step`: the parties go that way again, and keep it again together."""
-        self._forget([newer for newer in self.steps() if newer > step])
+    def archive_after(self, step: int) -> None:
+        """Put away what lies after `step`: the parties go that way again, and keep it again together.
+
+        Nothing is deleted: another party may have asked to go back without need. What is archived twice with the same
+        content lies there once.
+        """
+        newer = [each for each in self.steps() if each > step]
+        if newer:
+            archive = self._folder / "archive"
+            archive.mkdir(exist_ok=True)
+            for each in newer:
+                path = self._path(each)
+                content = sha256(path.read_bytes()).hexdigest()[:16]
+                path.replace(archive / f"{path.stem}-{content}.safetensors")
 
     def read(self, step: int) -> Snapshot:
         """The state after `step` updates."""
@@ -88,7 +100,7 @@ class PieceState:
             self.pieces.restore(self.checkpoints.read(step))
             self.uncommitted = False
             self._ledger.event("rewound", f"Went to the checkpoint after {step} updates.", step=step)
-        self.checkpoints.forget_after(step)
+        self.checkpoints.archive_after(step)
         self.keep()
 
     def keep(self) -> None:

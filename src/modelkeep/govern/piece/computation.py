@@ -18,6 +18,8 @@ from modelkeep.govern.piece.payload import Payload, require_fit
 from modelkeep.training.batches import derive_seed, part_seed, parts_of
 from modelkeep.training.schedules import Step
 
+_READ_OF_DUE = 4  # times the bytes that are due: another type or twice the tensors are read, and then refused by name
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -121,9 +123,22 @@ class Computation:
             None if torch.equal(moved, seeded) else moved,
         )
 
+    def largest(self, what: str, number: int, part: int) -> int:
+        """How many bytes are read of what is due: more than can fit, so that what does not is named by its shape."""
+        return _READ_OF_DUE * self._expected_bytes(what, number, part)
+
+    def _expected_bytes(self, what: str, number: int, part: int) -> int:
+        """The bytes of what is due; a state of the random generator may be among it."""
+        state = torch.default_generator.get_state().nbytes
+        if what == "activations":
+            first = self.route[number].pieces[:1] or (len(self.pieces.agreement.holders),)
+            specs = self.pieces.expected[self.training][first[0]]
+            return state + sum(spec.bytes(len(self._rows[part])) for spec in specs)
+        _, left = self._open[number, part]
+        return state + sum(tensor.nbytes for tensor in left)
+
     def require_fit(self, what: str, number: int, part: int, payload: Payload, where: str) -> None:
-        """Refuse NaN and infinity, and other numbers, types or shapes than the stage can get."""
-        payload.require_finite(where)
+        """Refuse other numbers, types or shapes than the stage can get."""
         if what == "activations":
             first = self.route[number].pieces[:1] or (len(self.pieces.agreement.holders),)
             require_fit(payload, self.pieces.expected[self.training][first[0]], len(self._rows[part]), where)

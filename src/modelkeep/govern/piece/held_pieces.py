@@ -84,6 +84,18 @@ class HeldPieces:
         self.forget_gradients()
         self.step += 1
 
+    def copy_buffers(self) -> dict[str, torch.Tensor]:
+        """The buffers, such as the statistics of batch norm, which a training pass changes before its update."""
+        return {
+            name: tensor.detach().clone() for piece in self.pieces.values() for name, tensor in piece.buffers.items()
+        }
+
+    def restore_buffers(self, kept: Mapping[str, torch.Tensor]) -> None:
+        """Take the buffers back."""
+        tensors = self.tensors()
+        for name, tensor in kept.items():
+            tensors[name].copy_(tensor)
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """The parameters and buffers that the party holds, by their names in the network."""
         return {

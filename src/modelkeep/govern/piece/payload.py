@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite, prod
 from typing import Any
 
 import torch
@@ -50,15 +51,22 @@ class Payload:
             raise WireError(f"The {message.kind} that came are not whole: {error!r}.") from error
         return cls(tuple(values), wants, random)
 
-    def require_finite(self, where: str) -> None:
-        """Refuse NaN and infinity: they would spoil every party's weights."""
+    def require_within(self, magnitude: float | None, where: str) -> None:
+        """Refuse NaN and infinity, which would spoil every party's weights, and numbers beyond the agreed magnitude."""
         for tensor in self.tensors:
-            # One pass over the memory, where `isfinite` takes three; a sum may overflow, so only it is asked again.
-            if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
+            if not tensor.is_floating_point() or not tensor.numel():
+                continue
+            # One pass over the memory, where `isfinite` takes three; NaN shows in both.
+            least, most = (bound.item() for bound in torch.aminmax(tensor))
+            if not (isfinite(least) and isfinite(most)):
                 share = 1 - tensor.isfinite().float().mean().item()
                 raise WireError(
                     f"{where} hold NaN or infinity ({share:.1%} of a tensor of shape {tuple(tensor.shape)}). "
                     "Nothing was updated. Lower the learning rate, and look at the inputs."
+                )
+            if magnitude is not None and max(-least, most) > magnitude:
+                raise WireError(
+                    f"{where} hold numbers up to {max(-least, most):.4g}; the agreement allows {magnitude:.4g} at most."
                 )
 
 
@@ -72,6 +80,13 @@ class Spec:
     kind: str
     fixed: tuple[float, ...] = ()
     per_example: tuple[float, ...] = ()
+
+    def bytes(self, rows: int) -> int:
+        """The bytes of such a tensor for `rows` examples; of a number none, since it is in the header."""
+        dtype = getattr(torch, self.kind.removeprefix("torch."), None)
+        if not isinstance(dtype, torch.dtype):
+            return 0
+        return int(prod(self.shape(rows))) * dtype.itemsize
 
     def shape(self, rows: int) -> tuple[float, ...]:
         """The shape, or the number, for `rows` examples."""

@@ -104,7 +104,7 @@ class Leader:
 
     def _abort(self, error: GovernError) -> None:
         """Stop the pass everywhere, with the reason."""
-        self._passes.give_up()
+        self._passes.give_up(str(error))
         for other in self._others:
             other.abort(error)
         if self.party.state.committed_step is None:

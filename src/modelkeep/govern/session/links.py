@@ -14,7 +14,7 @@ from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.session.messages import read_number, read_refusal
-from modelkeep.govern.wire.connection import Connection
+from modelkeep.govern.wire.connection import Admits, Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
 
@@ -45,13 +45,14 @@ class Links:
         self._questions = count()
         self._lock = threading.Lock()
 
-    def listen(self, answer_at_once: Callable[[Connection, Message], bool]) -> None:
+    def listen(self, answer_at_once: Callable[[Connection, Message], bool], admits: Admits) -> None:
         """Listen at this party's address.
 
         A message for which `answer_at_once` returns True is done with on the thread that read it; all others wait for
-        `receive`.
+        `receive`. Tensors that are announced come only if `admits` returns True for who sends them, the kind and the
+        values of the message, and their bytes; otherwise the message is left away.
         """
-        self._answer_at_once = answer_at_once
+        self._answer_at_once, self._admits = answer_at_once, admits
         self._listener = self._endpoint.listen(self._agreement.member(self._identity.name).address)
         self.address = self._listener.address
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
@@ -144,6 +145,7 @@ class Links:
             idle = [c for c in self._all if c.peer == connection.peer and c is not self._open.get(c.peer)]
         for oldest in idle[:-_IDLE]:  # perhaps not only one: a closed connection is removed by the thread that read it
             oldest.close()
+        connection.admits = self._admits
         threading.Thread(target=self._read, args=(connection,), name=f"from {connection.peer}", daemon=True).start()
 
     def _read(self, connection: Connection) -> None:

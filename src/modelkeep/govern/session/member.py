@@ -14,18 +14,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
-from modelkeep.govern.ledger.entry import Entry
-from modelkeep.govern.passes import Consent, Pass, read_consent, read_pass
+from modelkeep.govern.ledger.receipt import Receipt, read_receipts
+from modelkeep.govern.passes import Consent, Pass, read, read_consent, read_pass
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.messages import (
     answer_question,
     describe_error,
     read_consents,
     read_number,
+    read_receipt,
     refuse_question,
 )
 from modelkeep.govern.session.pass_participant import PassParticipant
-from modelkeep.govern.session.session_protocol import Standing
+from modelkeep.govern.session.session_protocol import Standing, read_standing
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SESSION = re.compile(r"[0-9a-f]{16}")
+_LONGEST_REASON = 500  # characters of another party's reason that are written down
 _LOOK_UP = 0.5  # seconds between two looks at whether to stop
 
 
@@ -47,15 +49,12 @@ class RemoteParty:
     def open(self, session: str, leader: str, agreement: str) -> Future[Standing]:
         """See `SessionSeat`. The connection proves who the leader is."""
         self._session = session
-        return self._ask("open", {"agreement": agreement}, lambda answer: _read_standing(answer, self.name))
+        return self._ask("open", {"agreement": agreement}, lambda answer: _read_standing(answer.header, self.name))
 
-    def settle(self, committed: int) -> Future[None]:
+    def settle(self, standings: Sequence[Standing]) -> Future[None]:
         """See `SessionSeat`."""
-        return self._ask("settle", {"committed": committed}, lambda answer: None)
-
-    def rewind(self, step: int) -> Future[None]:
-        """See `SessionSeat`."""
-        return self._ask("rewind", {"step": step}, lambda answer: None)
+        told = [{"receipt": asdict(each.receipt), "proof": _write_receipts(each.proof)} for each in standings]
+        return self._ask("settle", {"standings": told}, lambda answer: None)
 
     def close(self, step: int, committed: int) -> Future[str]:
         """See `SessionSeat`."""
@@ -66,13 +65,18 @@ class RemoteParty:
         """See `PassSeat`."""
         return self._ask("ask", {"pass": asdict(of)}, lambda answer: read_consent(answer.header.get("consent", {})))
 
-    def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
+    def begin(self, of: Pass, consents: Sequence[Consent]) -> Future[Receipt]:
         """See `PassSeat`."""
-        self._tell("begin", {"pass": asdict(of), "consents": [asdict(each) for each in consents]})
+        told = {"pass": asdict(of), "consents": [consent.values() for consent in consents]}
+        return self._ask("begin", told, lambda answer: read_receipt(answer, self.name))
 
-    def commit(self, number: int) -> None:
+    def clear(self, receipts: Sequence[Receipt]) -> None:
         """See `PassSeat`."""
-        self._tell("commit", {"number": number})
+        self._tell("clear", {"receipts": _write_receipts(receipts)})
+
+    def commit(self, number: int, receipts: Sequence[Receipt]) -> None:
+        """See `PassSeat`."""
+        self._tell("commit", {"number": number, "receipts": _write_receipts(receipts)})
 
     def abort(self, error: GovernError) -> None:
         """Tell the party that the pass broke off, if it can be reached."""
@@ -95,21 +99,30 @@ class RemoteParty:
         return found
 
 
-def _read_standing(answer: Message, name: str) -> Standing:
-    standing, checkpoints = answer.header.get("standing"), answer.header.get("checkpoints")
-    if not isinstance(checkpoints, list) or any(type(step) is not int for step in [*checkpoints, standing or 0]):
-        raise GovernError(f"'{name}' does not say where it stands.")
-    return Standing(standing, checkpoints, read_number(answer, "length"), read_number(answer, "committed"))
+def _write_receipts(receipts: Sequence[Receipt]) -> list[dict[str, Any]]:
+    return [asdict(receipt) for receipt in receipts]
+
+
+def _read_standing(values: Any, name: str | None = None) -> Standing:
+    if not isinstance(values, dict):
+        raise WireError("The standings of all parties were due, and something else came.")
+    receipt = read(Receipt, values.get("receipt"))
+    if name is not None and receipt.party != name:
+        raise WireError(f"'{name}' sends a statement of '{receipt.party}' as its own.")
+    return read_standing(receipt, read_receipts(values.get("proof")))
 
 
 def serve(party: Party, stop: threading.Event) -> None:
     """Take part until `stop` is set. A fault ends the pass, but never the serving."""
     passes, links = party.passes, party.links
-    passes.on_prepared = lambda entry, metrics: _report(passes, entry, metrics)
+    passes.on_prepared = lambda of, prepared: _report(passes, of, prepared)
     party.events.write("serving", f"'{party.name}' serves at {links.address}.")
     silent = 0.0
     while not stop.is_set():
         arrival = links.receive(_LOOK_UP)
+        if arrival is None:
+            with suppress(GovernError):  # a file that cannot be read now is read at the next pass
+                passes.decision.note_changes()
         silent = 0.0 if arrival is not None or passes.unfinished is None else silent + _LOOK_UP
         try:
             if silent > party.agreement.wire.deadline:
@@ -127,10 +140,7 @@ def serve(party: Party, stop: threading.Event) -> None:
 
 
 def answer_at_once(passes: PassParticipant, connection: Connection, message: Message) -> bool:
-    """Answer a question for consent while a pass is under way; drop tensors of a session that is over."""
-    if message.tensors and message.header.get("session") != passes.session:
-        passes.events.note_refusal(f"'{connection.peer}' sent tensors of a session that is over, or of none.")
-        return True
+    """Answer a question for consent while a pass is under way."""
     if message.kind != "ask":
         return False
     try:
@@ -139,7 +149,9 @@ def answer_at_once(passes: PassParticipant, connection: Connection, message: Mes
             raise WireError(
                 f"'{connection.peer}' asks for {of}, but the session is led by '{passes.leader or 'no party'}'."
             )
-        answer_question(connection, message, {"consent": asdict(passes.consent(of))})
+        if message.header.get("session") != passes.session:
+            raise WireError(f"'{connection.peer}' asks for {of} in another session than this one.")
+        answer_question(connection, message, {"consent": passes.consent(of).values()})
     except GovernError as error:
         refuse_question(connection, message, error)
     return True
@@ -148,7 +160,7 @@ def answer_at_once(passes: PassParticipant, connection: Connection, message: Mes
 def _handle(party: Party, connection: Connection, message: Message) -> None:
     passes, peer = party.passes, connection.peer
     in_session = message.header.get("session") == passes.session
-    if message.kind in ("open", "settle", "rewind", "close"):
+    if message.kind in ("open", "settle", "begin", "close"):
         with suppress(PartyUnavailable):  # a party that asks and is gone disturbs no other
             try:
                 answer = _answer(party, connection, message, leads=in_session and peer == passes.leader)
@@ -166,14 +178,13 @@ def _handle(party: Party, connection: Connection, message: Message) -> None:
         passes.carry(peer, message)
     elif peer != passes.leader or not in_session:
         party.events.note_refusal(f"'{peer}' says '{message.kind}', but does not lead this session.")
-    elif message.kind == "begin":
-        passes.begin(read_pass(message.header.get("pass", {})), read_consents(message))
+    elif message.kind == "clear":
+        passes.clear(read_receipts(message.header.get("receipts")))
     elif message.kind == "commit":
-        passes.commit(read_number(message, "number"))
+        passes.commit(read_number(message, "number"), read_receipts(message.header.get("receipts")))
         party.state.keep_when_due()
     elif message.kind == "abort":
-        passes.give_up()
-        party.events.write("aborted", str(message.header.get("reason", "")))
+        passes.give_up(f"'{peer}' says: {str(message.header.get('reason', ''))[:_LONGEST_REASON]}")
     else:
         party.events.note_refusal(f"'{peer}' says '{message.kind}', which is not a message of a session.")
 
@@ -187,17 +198,19 @@ def _answer(party: Party, connection: Connection, message: Message, *, leads: bo
             raise GovernError(f"'{peer}' opens a session without saying which.")
         standing = sessions.open(session, peer, str(message.header.get("agreement"))).result()
         party.links.use(connection)
-        party.events.write("opened", f"'{peer}' leads a session.")
-        return asdict(standing)
+        return {"receipt": asdict(standing.receipt), "proof": _write_receipts(standing.proof)}
     if not leads:
         raise WireError(f"'{peer}' does not lead this session.")
+    if message.kind == "begin":
+        of = read_pass(message.header.get("pass", {}))
+        return {"receipt": asdict(party.passes.begin(of, read_consents(message)).result())}
     if message.kind == "settle":
-        sessions.settle(read_number(message, "committed"))
-    elif message.kind == "rewind":
-        sessions.rewind(read_number(message, "step"))
-    else:
-        return {"fingerprint": sessions.close(read_number(message, "step"), read_number(message, "committed")).result()}
-    return {}
+        standings = message.header.get("standings")
+        if not isinstance(standings, list):
+            raise WireError("The standings of all parties were due, and something else came.")
+        sessions.settle([_read_standing(each) for each in standings]).result()
+        return {}
+    return {"fingerprint": sessions.close(read_number(message, "step"), read_number(message, "committed")).result()}
 
 
 def _lose(party: Party, connection: Connection, error: GovernError) -> None:
@@ -211,25 +224,25 @@ def _lose(party: Party, connection: Connection, error: GovernError) -> None:
         raise error
 
 
-def _report(passes: PassParticipant, entry: Future[Entry], metrics: dict[str, float]) -> None:
+def _report(passes: PassParticipant, of: Pass, prepared: Future[Receipt]) -> None:
     """Tell the leader when the entry is prepared, or could not be; the leader decides what follows."""
     leader, session = passes.leader, passes.session
 
-    def send(done: Future[Entry]) -> None:  # on the ledger writer's thread
+    def send(done: Future[Receipt]) -> None:  # on the ledger writer's thread
         try:
-            header = {"session": session, "number": done.result().number, "hash": done.result().hash}
-            passes.links.send(leader, Message("prepared", {**header, "metrics": metrics}))
+            header = {"session": session, "number": of.number, "receipt": asdict(done.result())}
+            passes.links.send(leader, Message("prepared", header))
         except GovernError as error:
             _send_trouble(passes, leader, session, error)
 
-    entry.add_done_callback(send)
+    prepared.add_done_callback(send)
 
 
 def _report_trouble(party: Party, error: Exception) -> None:
     """Tell the leader, who tells the others; then wait for it to begin again."""
     if not isinstance(error, GovernError):
         error = GovernError(f"'{party.name}' could not go on: {error!r}.")
-    party.passes.give_up()
+    party.passes.give_up(str(error))
     party.events.write("trouble", str(error))
     if party.passes.leader:
         _send_trouble(party.passes, party.passes.leader, party.passes.session, error)

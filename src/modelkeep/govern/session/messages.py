@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
-from modelkeep.govern.passes import Consent, Pass, read_consent
+from modelkeep.govern.ledger.receipt import Receipt
+from modelkeep.govern.passes import Consent, Pass, read, read_consent
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 
@@ -35,14 +36,25 @@ def read_consents(message: Message) -> list[Consent]:
     return [read_consent(values) for values in consents]
 
 
-def read_metrics(message: Message, of: Pass) -> dict[str, float]:
-    """What the party with the labels measured in a pass."""
-    metrics: Any = message.header.get("metrics")
+def read_receipt(message: Message, peer: str) -> Receipt:
+    """The statement of the party that sent the message."""
+    receipt = read(Receipt, message.header.get("receipt"))
+    if receipt.party != peer:
+        raise WireError(f"'{peer}' sends a statement of '{receipt.party}' as its own.")
+    return receipt
+
+
+def read_metrics(prepared: Receipt, of: Pass) -> dict[str, float]:
+    """What the party with the labels states that it measured in a pass."""
+    metrics: Any = prepared.event.values.get("metrics")
     wanted = _MEASURED[of.purpose]
     known = isinstance(metrics, dict) and wanted <= metrics.keys()
     if not known or not all(type(value) in (int, float) and abs(value) < float("inf") for value in metrics.values()):
         raise GovernError(f"'{of.sink}' does not tell the {' and '.join(sorted(wanted)) or 'end'} of {of} in numbers.")
-    return {name: float(value) for name, value in metrics.items()}
+    found = {name: float(value) for name, value in metrics.items()}
+    if not 0 <= found.get("correct", 0) <= of.rows:
+        raise GovernError(f"'{of.sink}' says that {found['correct']:g} of the {of.rows} answers of {of} are right.")
+    return found
 
 
 def answer_question(connection: Connection, question: Message, header: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@ from modelkeep.govern.piece.materials import Materials
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.member import answer_at_once
 from modelkeep.govern.session.pass_participant import PassParticipant
+from modelkeep.govern.session.pass_record import PassRecord
 from modelkeep.govern.session.session_protocol import SessionParticipant
 from modelkeep.govern.session.status import Status
 
@@ -56,20 +57,25 @@ class Party:
             writer = LedgerWriter(self.ledger, self.agreement.wire)
             opened.callback(writer.close)
             self.links = Links(self.agreement, identity, self.events.note_refusal)
+            decision = ConsentDecision(policies, consents, self.name, self.ledger)
+            keys = {member.name: member.public_key for member in self.agreement.parties}
             self.passes = PassParticipant(
                 name=self.name,
                 agreement=self.agreement,
                 ledger=self.ledger,
                 events=self.events,
                 writer=writer,
-                decision=ConsentDecision(policies, consents, self.name, identity.signer, self.ledger),
+                decision=decision,
+                record=PassRecord(
+                    self.name, keys, self.ledger, decision, identity.signer, self.agreement.limits.consent_seconds
+                ),
                 state=self.state,
                 materials=self.materials,
                 links=self.links,
                 status=self.status,
             )
-            self.sessions = SessionParticipant(self.passes)
-            self.links.listen(partial(answer_at_once, self.passes))
+            self.sessions = SessionParticipant(self.passes, keys)
+            self.links.listen(partial(answer_at_once, self.passes), self.passes.admits)
             opened.callback(self.links.close)
             self._opened = opened.pop_all()
 

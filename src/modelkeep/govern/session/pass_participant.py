@@ -1,12 +1,11 @@
 """PassParticipant: one party's share of a pass, in the order of its steps; `pass_protocol` shows the whole.
 
-2 consent, 3 begin, 4 carry, 5 prepare, 6 commit. What goes wrong ends the pass: `give_up`.
+2 consent, 3 begin, 4 clear, 5 carry, 6 prepare, 7 commit. What goes wrong ends the pass: `give_up`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,16 +16,17 @@ import torch
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, WireError
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.consent.decision import ConsentDecision
-from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.ledger import Ledger
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.ledger.writer import EventLog, LedgerWriter, What
-from modelkeep.govern.passes import Consent, Pass
+from modelkeep.govern.passes import Consent, Pass, name_attempt
 from modelkeep.govern.piece.checkpoints import PieceState
 from modelkeep.govern.piece.computation import Computation, make_route
 from modelkeep.govern.piece.materials import Materials
 from modelkeep.govern.piece.payload import Payload
 from modelkeep.govern.session.links import Links
-from modelkeep.govern.session.rules import require_agreed, require_consents, require_turn
+from modelkeep.govern.session.pass_record import PassRecord
+from modelkeep.govern.session.rules import require_agreed, require_turn
 from modelkeep.govern.session.status import Status
 from modelkeep.govern.wire.message import Message
 
@@ -35,9 +35,9 @@ from modelkeep.govern.wire.message import Message
 class PassParticipant:
     """One party's share of the passes, led by any party.
 
-    `session` and `leader` say in which session the party is. `answers` are the logits of the last inference that went
-    to this party. `on_prepared` hears of each prepared pass and what it measured, `on_crossing` of all that crosses:
-    after which stage, and in which micro-batch.
+    `leader` leads the session that the party is in. `answers` are the logits of the last inference that went to this
+    party. `on_prepared` hears of each prepared pass, `on_crossing` of all that crosses: after which stage, and in which
+    micro-batch.
     """
 
     name: str
@@ -46,21 +46,28 @@ class PassParticipant:
     events: EventLog
     writer: LedgerWriter
     decision: ConsentDecision
+    record: PassRecord
     state: PieceState
     materials: Materials
     links: Links
     status: Status
-    session: str = ""
     leader: str = ""
     answers: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    on_prepared: Callable[[Future[Entry], dict[str, float]], None] = lambda entry, metrics: None
+    on_prepared: Callable[[Pass, Future[Receipt]], None] = lambda of, prepared: None
     on_crossing: Callable[[Computation, What, int, int, Payload], None] = lambda *crossed: None
     _computation: Computation | None = None
-    _prepared: Future[Entry] | None = None
+    _prepared: Future[Receipt] | None = None
     _ended: bool = False
+    _admitted: set[tuple[object, ...]] = field(default_factory=set)
     _early: list[tuple[str, Message]] = field(default_factory=list)
-    _past: deque[str] = field(default_factory=lambda: deque(maxlen=16))
+    _outbox: list[Callable[[], None]] = field(default_factory=list)
+    _buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     _pending: str = ""
+
+    @property
+    def session(self) -> str:
+        """The session that the party is in; empty where it is in none."""
+        return self.record.session
 
     @property
     def unfinished(self) -> Pass | None:
@@ -71,12 +78,7 @@ class PassParticipant:
 
     def ask(self, of: Pass) -> Future[Consent]:
         """Decide at once, for the leader of this same process."""
-        answer: Future[Consent] = Future()
-        try:
-            answer.set_result(self.consent(of))
-        except ConsentRefused as error:
-            answer.set_exception(error)
-        return answer
+        return finish(lambda: self.consent(of))
 
     def consent(self, of: Pass) -> Consent:
         """This party's consent to a pass, or ConsentRefused with the reason."""
@@ -84,7 +86,7 @@ class PassParticipant:
             require_agreed(of, self.agreement)
             if not 0 <= of.number <= self.ledger.length + 1:  # the next one, or the one after it, asked for ahead
                 raise ConsentRefused(f"{of} is out of turn: the next pass at '{self.name}' is {self.ledger.length}.")
-            consent = self.decision.give(of)
+            consent = self.record.consent(of)
         except ConsentRefused as error:
             self.status.note_refusal(of, str(error))
             if not isinstance(error, ConsentPending) or of.digest != self._pending:  # it is asked for again and again
@@ -96,61 +98,103 @@ class PassParticipant:
 
     # ---- 3 begin
 
-    def begin(self, of: Pass, consents: Sequence[Consent]) -> None:
-        """Start a pass to which all have consented. The source computes its stage and sends the first activations."""
-        if of.digest in self._past or (self._computation is not None and of == self._computation.of):
+    def begin(self, of: Pass, consents: Sequence[Consent]) -> Future[Receipt]:
+        """State the intent to make a pass to which all have consented. The source computes, and sends nothing yet."""
+        return finish(lambda: self._begin(of, consents))
+
+    def _begin(self, of: Pass, consents: Sequence[Consent]) -> Receipt:
+        attempt = self.record.attempt
+        if attempt is not None and self.record.intent is not None and attempt.name == name_attempt(consents):
             self.events.note_refusal(f"{of} was begun twice. The second time is ignored.")
-            return
+            return self.record.intent
         if self._computation is not None:
             raise WireError(f"{of} cannot begin: {self._computation.of} is still under way.")
         require_turn(of, self.agreement, self.ledger, self.state.committed_step)
-        require_consents(of, consents, self.agreement)
-        self.decision.require_not_withdrawn(of)
-        route = make_route(self.agreement.holders, of.source, of.sink)
         x, y = self.materials.inputs(of), self.materials.labels(of)
-        self.writer.begin(of, consents)
+        intent = self.record.begin(of, consents)
+        self.writer.begin(of)
         self._prepared, self._ended = None, False
         self.status.note_begin(of)
+        route = make_route(self.agreement.holders, of.source, of.sink)
         self._computation = computation = Computation(of, route, self.state.pieces, x, y)
+        if route[0].holder == self.name:  # beside the others, who state their intents meanwhile
+            self._buffers = self.state.pieces.copy_buffers()
+            self._send_on(computation, 0, 0, computation.forward(0, 0))
+        return intent
+
+    # ---- 4 clear
+
+    def clear(self, receipts: Sequence[Receipt]) -> None:
+        """Every party has stated its intent: from now on activations and gradients may cross."""
+        if self.record.cleared:
+            self.events.note_refusal("The intents of all parties came twice. The second time is ignored.")
+            return
+        self.record.clear(receipts)
+        self._buffers = {}
+        computation = self._computation
+        assert computation is not None
         self.state.uncommitted = computation.training
-        if route[0].holder == self.name:
-            for part in range(computation.parts):
+        outbox, self._outbox = self._outbox, []
+        for send in outbox:
+            send()
+        if computation.route[0].holder == self.name:
+            for part in range(1, computation.parts):
                 self._send_on(computation, 0, part, computation.forward(0, part))
         self._prepare_when_done(computation)  # the pass may need nothing that this party holds
         early, self._early = self._early, []
         for peer, message in early:
             self.carry(peer, message)
 
-    # ---- 4 carry
+    # ---- 5 carry
+
+    def admits(self, peer: str, kind: str, header: Mapping[str, Any], size: int) -> bool:
+        """Whether tensors that are announced may come at all; asked before any memory is taken for them.
+
+        A pass that has not begun may hold nothing, and in one that has each message comes once, and is as large as
+        this party expects it to be.
+        """
+        number: Any = header.get("leg")
+        part: Any = header.get("part")
+        computation = self._computation
+        told = f"'{peer}' sent {kind} "
+        if kind not in ("activations", "gradients"):
+            refusal = f"'{peer}' sent tensors with a message that has none"
+        elif not self.session or header.get("session") != self.session:
+            refusal = told + "of a session that is over, or of none"
+        elif computation is None or header.get("pass") != computation.of.digest:
+            refusal = told + "of a pass that has not begun, or is over"
+        elif not computation.due(peer, kind, number, part) or (kind, number, part) in self._admitted:
+            refusal = told + (
+                f"for micro-batch {part!r:.40} of stage {number!r:.40} in {computation.of}, and none are due from it: "
+                "they came twice, too soon, or from the wrong party"
+            )
+        elif size > computation.largest(kind, number, part):
+            refusal = told + f"of {size:,} bytes in {computation.of}, which are more than can be due"
+        else:
+            self._admitted.add((kind, number, part))
+            return True
+        self.events.note_refusal(refusal + ". They are ignored.")
+        return False
 
     def carry(self, peer: str, message: Message) -> None:
         """Compute with activations or gradients that came, and send on what results."""
-        computation, digest = self._computation, message.header.get("pass")
-        if not self.session or message.header.get("session") != self.session or digest in self._past:
-            self.events.note_refusal(
-                f"'{peer}' sent {message.kind} of a session or a pass that is over. They are ignored."
-            )
-        elif computation is None or digest != computation.of.digest:
-            # The sender may have learned sooner that a pass has begun; that is one pass at most.
-            if len(self._early) < 4 * self.agreement.recipe.micro_batches * len(self.agreement.holders):
-                self._early.append((peer, message))
-            else:
-                self.events.note_refusal(f"'{peer}' sent {message.kind} of a pass that has not begun.")
-        elif computation.due(peer, message.kind, message.header.get("leg"), message.header.get("part")):
+        computation = self._computation
+        place = (message.header.get("leg"), message.header.get("part"))
+        if computation is None or message.header.get("pass") != computation.of.digest:
+            self.events.note_refusal(f"'{peer}' sent {message.kind} of a pass that is over. They are ignored.")
+        elif not self.record.cleared:  # its sender has all intents already
+            self._early.append((peer, message))
+        elif computation.due(peer, message.kind, *place):
             self._compute(computation, peer, message)
-        else:
-            number, part = (f"{message.header.get(name)!r:.40}" for name in ("leg", "part"))
-            self.events.note_refusal(
-                f"'{peer}' sent {message.kind} for micro-batch {part} of stage {number} in {computation.of}, and none "
-                "are due from it: they came twice, too soon, or from the wrong party. They are ignored."
-            )
 
     def _compute(self, computation: Computation, peer: str, message: Message) -> None:
         number: Any = message.header["leg"]  # the stage; the wire has kept its first name
         part: Any = message.header["part"]
         payload = Payload.read(message)
         what: What = "activations" if message.kind == "activations" else "gradients"
-        computation.require_fit(what, number, part, payload, f"The {what} of {computation.of} from '{peer}'")
+        where = f"The {what} of {computation.of} from '{peer}'"
+        computation.require_fit(what, number, part, payload, where)
+        payload.require_within(self.agreement.limits.magnitude, where)
         at = number - 1 if what == "activations" else number
         if what == "activations":
             self.decision.require_not_withdrawn(computation.of)
@@ -160,7 +204,7 @@ class PassParticipant:
             self._send_on(computation, number, part, computation.forward(number, part, payload))
             return
         if computation.is_last(number, part) and computation.route[number].source and self.leader == self.name:
-            self._prepared = self.writer.finish()  # all has crossed: the entry is written beside the backward pass
+            self._log(computation)  # all has crossed: the entry is written beside the backward pass
         self._send_back(computation, number, part, computation.backward(number, part, payload))
 
     def _send_on(self, computation: Computation, number: int, part: int, payload: Payload | None) -> None:
@@ -178,8 +222,11 @@ class PassParticipant:
             self._send(computation, number - 1, number - 1, part, "gradients", payload)
 
     def _send(self, computation: Computation, to: int, at: int, part: int, what: What, payload: Payload) -> None:
+        if not self.record.cleared:
+            self._outbox.append(lambda: self._send(computation, to, at, part, what, payload))
+            return
         of, peer = computation.of, computation.route[to].holder
-        payload.require_finite(f"The {what} of {of} at '{self.name}'")
+        payload.require_within(self.agreement.limits.magnitude, f"The {what} of {of} at '{self.name}'")
         message = payload.message(what, {"session": self.session, "pass": of.digest, "leg": to, "part": part})
         if self.links.connection_to(peer) is None:
             self.links.dial(peer, self.agreement.wire.deadline)
@@ -189,34 +236,38 @@ class PassParticipant:
         self.on_crossing(computation, what, at, part, payload)
         self._prepare_when_done(computation)
 
-    # ---- 5 prepare
+    # ---- 6 prepare
+
+    def _log(self, computation: Computation) -> None:
+        """Let the ledger's thread write the entry, and state that it is prepared."""
+        metrics = dict(computation.metrics)
+        self._prepared = self.writer.finish(lambda sent, received: self.record.prepare(sent, received, metrics))
 
     def _prepare_when_done(self, computation: Computation) -> None:
         """When this party has computed its share: write the ledger entry, and take the optimizer's step."""
-        if not computation.done or self._ended:
+        if not computation.done or self._ended or not self.record.cleared:
             return
         self._ended = True
         if computation.training:
             self.state.pieces.require_finite(f"{computation.of}")
         if self._prepared is None:
-            self._prepared = self.writer.finish()
-        self.on_prepared(self._prepared, computation.metrics)
+            self._log(computation)
+        assert self._prepared is not None
+        self.on_prepared(computation.of, self._prepared)
         if computation.training:
             self.state.pieces.update()
         elif computation.answers:
             self.answers = torch.cat([computation.answers[part] for part in range(computation.parts)])
         self.status.note_end(computation.of, computation.metrics)
 
-    def wait_until_prepared(self) -> dict[str, float]:
-        """What this party measured, once its ledger entry is written."""
-        assert self._computation is not None
+    def wait_until_prepared(self) -> Receipt:
+        """What this party has stated, once its ledger entry is written."""
         assert self._prepared is not None
-        self._prepared.result()
-        return self._computation.metrics
+        return self._prepared.result()
 
-    # ---- 6 commit
+    # ---- 7 commit
 
-    def commit(self, number: int) -> None:
+    def commit(self, number: int, receipts: Sequence[Receipt]) -> None:
         """All parties have prepared the pass: it counts."""
         computation, prepared = self._computation, self._prepared
         if number < self.ledger.committed and (computation is None or computation.of.number != number):
@@ -224,20 +275,39 @@ class PassParticipant:
         if computation is None or computation.of.number != number or prepared is None or not prepared.done():
             raise WireError(f"Pass {number} cannot be committed: '{self.name}' has not prepared it in this session.")
         prepared.result()  # it may have failed, with the entry of another attempt still there
-        self.ledger.commit(number)
-        self._past.append(computation.of.digest)
-        self._computation = None
+        self.record.commit(number, receipts)
+        self._forget()
         self.state.uncommitted = False
 
-    def give_up(self) -> None:
+    def give_up(self, why: str = "It broke off.") -> None:
         """Forget a pass that cannot be finished, but not that it had begun."""
-        if self._computation is not None:
-            of = self._computation.of
-            with suppress(GovernError):  # a full disk, or a missing file: then this party gives no consent anyway
-                self.decision.count_unfinished(of)
+        if self._prepared is not None:
+            with suppress(GovernError):  # wait until it is known whether it was prepared
+                self._prepared.result()
+        if self._computation is not None and not self.record.cleared:
+            self.state.pieces.restore_buffers(self._buffers)  # nothing has crossed: this party is where it was
+            self._buffers = {}
+        of = self.record.attempt.of if self.record.attempt is not None else None
+        if of is not None:
             came, left = self.writer.crossed
-            self.events.write("given up", f"{of} broke off after {came} messages had come and {left} had left.")
-        self._computation = self._prepared = None
-        self._early.clear()
-        self._past.clear()
+            told = f"{of} broke off after {came} messages had come and {left} had left. {why}"
+            with suppress(GovernError):  # a full disk: it is counted as lost when this party starts again
+                self.record.give_up(told, self.writer.received())
+        self._forget()
         self.state.pieces.forget_gradients()
+
+    def _forget(self) -> None:
+        self._computation = self._prepared = None
+        self._admitted = set()
+        self._early.clear()
+        self._outbox.clear()
+
+
+def finish(work: Callable[[], Any]) -> Future[Any]:
+    """An answer that is there at once, as another party's would come later."""
+    answer: Future[Any] = Future()
+    try:
+        answer.set_result(work())
+    except GovernError as error:
+        answer.set_exception(error)
+    return answer

@@ -1,14 +1,18 @@
-"""One pass from top to bottom: ask, consent, begin, carry, prepare, commit.
+"""One pass from top to bottom: ask, consent, begin, clear, carry, prepare, commit.
 
     the leader                           every party, the leader's own as well
     1 ask     ── the pass ─────────▶
               ◀───────── consent ──      2 consent   its rules, its policies and its approvers allow the pass; it signs
-    3 begin   ── all consents ─────▶     3 begin     it checks every signature; the source starts to compute
-                                         4 carry     activations go forward and gradients back, from party to party
-              ◀──────── prepared ──      5 prepare   it writes its ledger entry and takes the optimizer's step
-    6 commit  ── commit ───────────▶     6 commit    the pass counts
+    3 begin   ── all consents ─────▶     3 begin     it checks them and its own rules again, and writes its intent down
+              ◀────────── intent ──                  the source computes beside that, and sends nothing yet
+    4 clear   ── all intents ──────▶     4 clear     it checks and keeps them; only now may anything cross
+                                         5 carry     activations go forward and gradients back, from party to party
+              ◀──────── prepared ──      6 prepare   it writes its ledger entry and takes the optimizer's step
+    7 commit  ── all prepared ─────▶     7 commit    it checks and keeps them; the pass counts
 
-`PassLeader` is the left side; the right one is in `pass_participant`. What goes wrong ends the pass: `give_up`.
+Intents and what was prepared are events of each party's account, signed, and there before they are sent
+(`pass_record`). `PassLeader` is the left side; the right one is in `pass_participant`. What goes wrong ends the pass:
+`give_up`. docs/protocol.md has the states, and what holds of them.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ from contextlib import suppress
 from typing import Protocol
 
 from modelkeep.core.errors import ConsentPending, GovernError, PartyUnavailable
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Consent, Pass, Purpose
 from modelkeep.govern.session.links import wait_for
-from modelkeep.govern.session.messages import read_metrics, read_refusal, refuse_question
+from modelkeep.govern.session.messages import read_metrics, read_receipt, read_refusal, refuse_question
 from modelkeep.govern.session.pass_participant import PassParticipant
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
@@ -36,8 +41,9 @@ class PassSeat(Protocol):
     @property
     def name(self) -> str: ...
     def ask(self, of: Pass) -> Future[Consent]: ...
-    def begin(self, of: Pass, consents: Sequence[Consent]) -> None: ...
-    def commit(self, number: int) -> None: ...
+    def begin(self, of: Pass, consents: Sequence[Consent]) -> Future[Receipt]: ...
+    def clear(self, receipts: Sequence[Receipt]) -> None: ...
+    def commit(self, number: int, receipts: Sequence[Receipt]) -> None: ...
 
 
 class PassLeader:
@@ -65,24 +71,23 @@ class PassLeader:
         """Lead the next pass, which `make(number, step)` describes. Returns what it measured."""
         own = self._own
         of = self._choose(purpose, make, own.ledger.committed, own.state.pieces.step)
-        consents = self._collect_consents(of)
-        for seat in (*self._others, own):  # the own one last: it computes at once
-            seat.begin(of, consents)
+        self._begin(of, self._collect_consents(of))
         if purpose == "train" and of.step + 1 < own.state.pieces.total:  # ask while this pass is under way
             self._ask(self._choose(purpose, make, max(own.ledger.committed, of.number + 1), of.step + 1))
-        metrics = self._carry(of)
-        own.commit(of.number)  # from here on the pass counts and is never made again, whatever happens to the others
+        prepared = self._carry(of)
+        metrics = read_metrics(next(each for each in prepared if each.party == of.sink), of)
+        own.commit(of.number, prepared)  # from here on the pass counts, whatever happens to the others
         try:
             for seat in self._others:
-                seat.commit(of.number)
+                seat.commit(of.number, prepared)
             own.state.keep_when_due()
         except PartyUnavailable as error:
             self._on_fault(error)
         return metrics
 
-    def give_up(self) -> None:
+    def give_up(self, why: str = "It broke off.") -> None:
         """Forget the pass under way, and what was asked for."""
-        self._own.give_up()
+        self._own.give_up(why)
         self._asked.clear()
 
     def _choose(self, purpose: Purpose, make: MakePass, number: int, step: int) -> Pass:
@@ -109,12 +114,19 @@ class PassLeader:
                 self._tell(str(error))
                 time.sleep(min(error.seconds, 5.0))
 
-    def _carry(self, of: Pass) -> dict[str, float]:
-        """Steps 4 and 5: handle what comes until every party has prepared the pass."""
+    def _begin(self, of: Pass, consents: Sequence[Consent]) -> None:
+        """Steps 3 and 4: every party's intent, and all of them to every party."""
+        seats = (*self._others, self._own)  # the own one last: it computes at once
+        begun = [(seat.name, seat.begin(of, consents)) for seat in seats]
+        intents = [wait_for(answer, self._deadline, name) for name, answer in begun]
+        for seat in seats:
+            seat.clear(intents)
+
+    def _carry(self, of: Pass) -> list[Receipt]:
+        """Steps 5 and 6: handle what comes until every party has prepared the pass."""
         own, links = self._own, self._own.links
-        missing = {seat.name for seat in self._others}
-        metrics: dict[str, float] = {}
-        while missing or own.unfinished is not None:
+        prepared: dict[str, Receipt] = {}
+        while len(prepared) < len(self._others) or own.unfinished is not None:
             arrival = links.receive(self._deadline)
             if arrival is None:
                 raise PartyUnavailable(f"No message came in {of} for {self._deadline:g} seconds.")
@@ -125,9 +137,10 @@ class PassLeader:
             elif message.header.get("session") != own.session:
                 self._turn_away(connection, message, "of another session than this one")
             elif message.kind == "prepared" and message.header.get("number") == of.number:
-                missing.discard(connection.peer)
-                if connection.peer == of.sink:
-                    metrics = read_metrics(message, of)
+                prepared[connection.peer] = receipt = read_receipt(message, connection.peer)
+                own.record.require_prepared(receipt)
+                if receipt.party == of.sink:
+                    read_metrics(receipt, of)  # before the rest of the pass is waited for
             elif message.kind == "trouble":
                 raise read_refusal(message)
             elif message.kind in ("activations", "gradients"):
@@ -136,7 +149,7 @@ class PassLeader:
                 links.use(connection)
             else:
                 self._turn_away(connection, message, f"in {of}, which is not its turn")
-        return {**metrics, **own.wait_until_prepared()}
+        return [*prepared.values(), own.wait_until_prepared()]
 
     def _turn_away(self, connection: Connection, message: Message, why: str) -> None:
         """Ignore a message. If it is a question, its sender gets a refusal."""

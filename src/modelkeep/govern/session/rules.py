@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil
 
 from modelkeep.core.errors import ConsentRefused, GovernError, WireError
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.agreement.terms import SHA256
 from modelkeep.govern.ledger.ledger import Ledger
-from modelkeep.govern.passes import Consent, Pass
+from modelkeep.govern.passes import Pass
 
 _MOST_ROWS = 2**20  # of one pass, so that an invented number takes little memory
 _LAST_ROW = 2**53  # of any data set
@@ -31,17 +30,12 @@ def require_agreed(of: Pass, agreement: Agreement) -> None:
         _require_step(of, agreement)
     elif not (1 <= of.rows <= _MOST_ROWS and 0 <= of.first <= _LAST_ROW and of.parts == 1):
         raise _refusal(of, f"it may have 1 to {_MOST_ROWS:,} rows, from row 0 on or a later one, in one part")
+    elif of.purpose == "evaluate" and of.rows < agreement.limits.least_rows:
+        raise _refusal(
+            of, f"at least {agreement.limits.least_rows} rows are judged together: one alone shows its label"
+        )
     elif of.purpose == "infer" and (of.sink != of.asker or of.labels):
         raise _refusal(of, "the outputs of an inference go to the asker, and it has no labels")
-
-
-def require_consents(of: Pass, consents: Sequence[Consent], agreement: Agreement) -> None:
-    """Refuse a pass to which not every party has consented with its own key."""
-    names = [consent.party for consent in consents]
-    if names != sorted(party.name for party in agreement.parties):
-        raise ConsentRefused(f"{of} does not have the consent of all parties, only of {', '.join(names) or 'none'}.")
-    for consent in consents:
-        consent.check(of, agreement.member(consent.party).public_key)
 
 
 def require_turn(of: Pass, agreement: Agreement, ledger: Ledger, step: int | None) -> None:

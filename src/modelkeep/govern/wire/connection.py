@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from math import prod
 from threading import Lock
 from time import monotonic
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +16,11 @@ from modelkeep.govern.wire.compression import unpack
 from modelkeep.govern.wire.message import PRELUDE, Coming, Message, frame, octets, read_header, read_prelude
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.govern.wire.stream import Stream
+
+Admits = Callable[[str, str, Mapping[str, Any], int], bool]
+"""Whether a party may send tensors: its name, the kind and the values of the message, and their bytes in memory."""
+
+_SKIPPED_AT_ONCE = 256 * 1024
 
 
 class Connection:
@@ -28,6 +36,7 @@ class Connection:
         self.peer = peer
         self.wire = wire
         self.tensor_bytes_sent = self.tensor_bytes_received = 0
+        self.admits: Admits = lambda peer, kind, header, size: True
         self._stream, self._counting = stream, Lock()
 
     @property
@@ -75,6 +84,13 @@ class Connection:
         self._stream.close()
 
     def _receive(self, begins: float) -> Message:
+        while True:
+            message = self._receive_one(begins)
+            if message is not None:
+                return message
+
+    def _receive_one(self, begins: float) -> Message | None:
+        """The next message; None where its tensors are not admitted. They are skipped without being kept."""
         prelude = bytearray(PRELUDE.size)
         self._stream.read(memoryview(prelude)[:1], begins, idle=True)
         deadline = monotonic() + self.wire.deadline
@@ -82,9 +98,21 @@ class Connection:
         length, rest = read_prelude(prelude, self.wire)
         text = self._bytes(length, deadline)
         kind, header, coming = read_header(text, rest, self.wire)
+        size = sum(prod(one.shape) * one.dtype.itemsize for one in coming)
+        if coming and not self.admits(self.peer, kind, header, size):
+            self._skip(rest, deadline)
+            return None
         tensors = tuple(self._tensor(one, deadline) for one in coming)
         self.tensor_bytes_received += sum(tensor.nbytes for tensor in tensors)
         return Message(kind, header, tensors)
+
+    def _skip(self, length: int, deadline: float) -> None:
+        """Read what is not wanted into memory that is used again and again."""
+        scratch = memoryview(bytearray(min(length, _SKIPPED_AT_ONCE)))
+        while length:
+            part = scratch[: min(length, len(scratch))]
+            self._stream.read(part, deadline)
+            length -= len(part)
 
     def _bytes(self, length: int, deadline: float) -> bytearray:
         content = bytearray(length)
