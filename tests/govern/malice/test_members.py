@@ -54,6 +54,9 @@ def split(tmp_path: Path) -> Meeting:
 Change = Callable[[Party], None]
 
 
+def _change_nothing(party: Party) -> None: ...
+
+
 @contextmanager
 def up(split: Meeting, **changes: Change) -> Iterator[Leader]:
     """All parties in threads of this process; what a party's software does otherwise is put into it first."""
@@ -62,7 +65,7 @@ def up(split: Meeting, **changes: Change) -> Iterator[Leader]:
         for name in ("bob", "carol"):
             party = Party(split.folders[name], data=[split.data])
             parties.append(party)
-            changes.get(name, lambda party: None)(party)
+            changes.get(name, _change_nothing)(party)
             threads.append(threading.Thread(target=serve, args=(party, stop)))
             threads[-1].start()
         with split.alice(patience=0.0) as leader:
