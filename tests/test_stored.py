@@ -101,7 +101,7 @@ def first(n: int) -> torch.Tensor:
 
 
 def without_kind(text: str) -> Any:
-    """What a result holds, without its name and without what provenance tells since then."""
+    """What a result holds, without its name and without what results and their provenance tell since then."""
 
     def drop_new(parts: dict[str, Any]) -> dict[str, Any]:
         new: dict[str, Any] = {"method": None, "settings": {}, "python": "", "options": ""}
@@ -111,9 +111,8 @@ def without_kind(text: str) -> Any:
 
     body = json.loads(text, object_hook=drop_new)
     body.pop("kind")
-    if body.get("other_code") == "":
-        del body["other_code"]
-    return body
+    since: dict[str, Any] = {"other_code": "", "train_name": "", "given_up": []}
+    return {name: value for name, value in body.items() if name not in since or value != since[name]}
 
 
 def test_there_is_a_line_for_each_stored_result() -> None:
