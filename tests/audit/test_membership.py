@@ -66,6 +66,11 @@ def test_the_audit_runs_it_where_the_training_data_are_given(leaky: tuple[Model,
     assert [finding.severity for finding in without.findings] == ["unclear"]
 
 
+def test_its_cost_counts_every_record_that_an_attack_asks_for() -> None:
+    check = CheckMembership(train=gaussian_records(30, seed=0))
+    assert check.cost(network(), gaussian_records(50, seed=1)).passes == 3 * 80
+
+
 def test_without_training_data_it_runs_only_where_it_was_asked_for() -> None:
     plan, train = Settings().plan(), gaussian_records(4, seed=0)
     assert "membership" not in give_training_data(plan, None, chosen=False)

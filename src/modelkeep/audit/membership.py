@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
@@ -23,6 +24,7 @@ LEAD = (
 COMMAND = "modelkeep privacy MODEL --members TRAIN --non-members DATA"
 MOST = 10_000
 """Members and other records that are looked at; more make the intervals no narrower than anyone needs."""
+_ATTACKS = 3
 LEAST_OTHERS = 20
 """Other records below which no attack is run: half of them are the attacker's."""
 MATTERS, DOUBT = 0.05, 0.1
@@ -34,6 +36,11 @@ class CheckMembership:
     """Membership attacks that need no network like the model, with the training data as members."""
 
     train: Data | None = setting("The training data; the data must hold none of it.", default=None, repr=False)
+
+    def cost(self, model: Model, data: Data) -> Cost:
+        """Each attack asks for all records once; the regression has a small network of its own."""
+        asked = min(MOST, len(data)) + (0 if self.train is None else min(MOST, len(self.train)))
+        return Cost(_ATTACKS * asked, instead=f"`{COMMAND}` runs it alone.")
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Attack with the training data as members and `data` as others."""
