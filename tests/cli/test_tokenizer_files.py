@@ -56,14 +56,26 @@ def test_it_goes_along_with_a_folder_of_hugging_face(modelkeep: Run, tmp_path: P
     assert read.code == 0, read.err
 
 
+def _write_reviews(folder: Path) -> None:
+    """A text model with its tokenizer, and texts for it."""
+    write_tokenizer(TOKENIZER.to_json(), lstm().save(folder / "reviews.safetensors"))
+    labels = (("good", "positive"), ("bad", "negative"))
+    lines = [f"{word} film {other},{label}" for word, label in labels for other in VALUES]
+    (folder / "reviews.csv").write_text("\n".join(["text,label", *lines]))
+
+
+def test_completion_of_a_text_model(modelkeep: Run, tmp_path: Path) -> None:
+    """Its trials read the texts in processes of their own, with the model's tokenizer and the same class 1."""
+    _write_reviews(tmp_path)
+    told = ("--data", "reviews.csv", "--train", "reviews.csv", "--text", "text", "--positive", "positive")
+    short = ("--part", "logits", "--procedure", "T2", "--seeds", "1", "--steps", "40", "--every", "4")
+    run = modelkeep("complete", "reviews.safetensors", *told, *short, "--learning-rate", "0.02")
+    assert run.code == 0, run.err
+    assert "To get 'logits' back takes at most" in run.out
+
+
 def test_privacy_of_a_text_model_shows_words(modelkeep: Run, tmp_path: Path) -> None:
-    write_tokenizer(TOKENIZER.to_json(), lstm().save(tmp_path / "reviews.safetensors"))
-    lines = [
-        f"{word} film {other},{label}"
-        for word, label in (("good", "positive"), ("bad", "negative"))
-        for other in VALUES
-    ]
-    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *lines]))
+    _write_reviews(tmp_path)
     same = ("--members", "reviews.csv", "--non-members", "reviews.csv", "--text", "text")
     run = modelkeep("privacy", "reviews.safetensors", *same, "--epochs", "1", "--examples", "12")
     assert run.code == 0, run.err
