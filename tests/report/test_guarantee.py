@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from modelkeep import Result
+from modelkeep.audit.membership import judge
 from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.results import measured
 from modelkeep.privacy import Membership
@@ -44,3 +45,9 @@ def test_a_vacuous_bound_and_no_guarantee_are_said(epsilon: float | None) -> Non
     rows = dict(reported(epsilon, torch.linspace(1, 2, 300)).rows())
     assert ("advantage, at most" in rows) == (epsilon is not None)
     assert epsilon is None or "is vacuous" in rows["advantage, at most"]
+
+
+def test_the_audit_says_it_in_a_sentence() -> None:
+    found = reported(0.25, torch.linspace(-2, -1, 300))
+    assert "allows an advantage of 0.124" in judge(found.attacks, 0, found.guarantee).measured
+    assert "advantage" not in judge(found.attacks, 0).measured

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core.data import Data
+from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.privacy import Knowledge, Loss, Membership, MembershipAttack, ModifiedEntropy, Quantile
 from modelkeep.privacy.membership.result import choose_strongest, draw_roc
+from modelkeep.report.guarantee import tell_guarantee
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 from modelkeep.report.privacy import TAXONOMY
@@ -61,13 +63,14 @@ class CheckMembership:
             "How many members each attack finds, for each share of other records that it accuses wrongly.",
         )
         measure = Measure("a member scores above another record (chance: 50 %)", choose_strongest(found).auc)
-        return Section(TITLE, LEAD, (measure,), (judge(found, seed),), (picture,))
+        return Section(TITLE, LEAD, (measure,), (judge(found, seed, model.card.guarantee),), (picture,))
 
 
-def judge(found: Sequence[Membership], seed: int) -> Finding:
+def judge(found: Sequence[Membership], seed: int, guarantee: Guarantee | None = None) -> Finding:
     """What the attacks show together; too few records are never good news."""
     best = choose_strongest(found)
     said = f"{_measured(found)} The attacker sees probabilities and has {len(best.non_members)} records of his own."
+    said += tell_guarantee(guarantee, found)
     again = f"`{COMMAND} --seed {seed}` shows the most exposed records."
     if best.leaks:
         return Finding(
@@ -76,8 +79,8 @@ def judge(found: Sequence[Membership], seed: int) -> Finding:
             title="It gives members of its training data away",
             measured=said,
             meaning="Whoever holds a record can tell, better than by chance, whether the model learned it.",
-            remedy=f"{again} Train with differential privacy (modelkeep.privacy.DPSGD), stop earlier, regularise, or "
-            "give labels in place of probabilities.",
+            remedy=f"{again} Train with differential privacy (`modelkeep train-privately`), stop earlier, regularise, "
+            "or give labels in place of probabilities.",
             taxonomy=TAXONOMY,
             weight=best.auc.value - 0.5,
         )

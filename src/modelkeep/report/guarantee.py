@@ -25,6 +25,18 @@ def guarantee_rows(guarantee: Guarantee | None, attacks: Sequence[Membership]) -
     ]
 
 
+def tell_guarantee(guarantee: Guarantee | None, attacks: Sequence[Membership]) -> str:
+    """The same in a sentence; empty without a guarantee."""
+    if guarantee is None:
+        return ""
+    best = max(attacks, key=lambda found: found.advantage.value)
+    _, tight = advantage_bounds(guarantee.epsilon, guarantee.delta)
+    return (
+        f" Its file says {guarantee}, which allows an advantage of {tight:.3g}; the largest measured is "
+        f"{best.advantage.value:.3f} ({best.advantage.low:.3f} to {best.advantage.high:.3f})."
+    )
+
+
 def guarantee_part(guarantee: Guarantee, attacks: Sequence[Membership]) -> Part:
     """The section of a page that puts the measured advantage beside the bounds."""
     lead = "The file of the model says that it was trained privately. No attack on the weights should reach more."
