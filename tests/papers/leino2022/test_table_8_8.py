@@ -30,6 +30,11 @@ def test_the_table_has_the_thesis_beside_ours_and_decides_by_pairs() -> None:
     assert len(result.claims) == 1
 
 
+def test_two_splits_decide_nothing_and_five_do() -> None:
+    split = {"accuracy": {"naive": 0.5, "shadow-bb": 0.5, "bayesian-wb": 0.6, "nn-wb": 0.5}}
+    assert [table_8_8._paired("mnist", [split] * n, 0).holds for n in (2, 5)] == [None, True]
+
+
 def test_the_paper_size_has_the_thesis_own_numbers() -> None:
     settings = {trial.parameters["dataset"]: trial.parameters for trial in table_8_8.trials("paper", 0)}
     assert set(settings) == set(table_8_8.PAPER)

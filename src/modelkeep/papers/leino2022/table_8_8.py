@@ -193,6 +193,10 @@ ATTACKS_ON_IMAGES: dict[str, dict[str, int]] = {
 }
 
 
+LEAST_SPLITS = 5
+"""With fewer, a bootstrap interval is hardly more than the range of what was seen, and decides nothing."""
+
+
 def trials(size: Size, seed: int) -> Sequence[Trial]:
     """A trial per set and split, the longest first. `small` has samples of Adult and pictures, and fewer networks."""
     small = [
@@ -240,7 +244,7 @@ def _paired(dataset: str, found: list[dict[str, Any]], seed: int) -> Claim:
     ]
     gain = mean(gains, seed)
     assert gain is not None
-    decided = gain.excludes(0)
+    decided = len(gains) >= LEAST_SPLITS and gain.excludes(0)
     return Claim(
         f"On {dataset}, a white-box attack is at least as accurate as naive and shadow-bb.",
         f"paired difference of the better of each {show_estimate(gain)}.",
