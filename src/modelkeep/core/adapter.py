@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
@@ -98,7 +99,7 @@ def adapt(module: nn.Module, inputs: Nest | None, probe: torch.Tensor, classes: 
         except Exception as error:
             if inputs is not None:
                 raise ModelError(f"The module cannot be run with {', '.join(inputs.names)}: {error}") from error
-            if isinstance(error, RuntimeError):
+            if isinstance(error, RuntimeError) or _is_torchs(error):
                 return module
             raise ModelError(
                 f"The module fails on an input of shape {tuple(probe.shape[1:])}, in its own code: "
@@ -106,6 +107,12 @@ def adapt(module: nn.Module, inputs: Nest | None, probe: torch.Tensor, classes: 
             ) from error
     output = find_output(returned, seen, len(probe), classes)
     return module if inputs is None and output.plain else Adapter(module, inputs, output)
+
+
+def _is_torchs(error: Exception) -> bool:
+    """Whether torch refuses a shape by a ValueError, as its functions for pictures do."""
+    last = Path(extract_tb(error.__traceback__)[-1].filename)
+    return isinstance(error, ValueError) and last.is_relative_to(Path(torch.__file__).parent)
 
 
 def _where(error: Exception) -> str:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.functional import affine_grid, grid_sample, interpolate
 
 from modelkeep.core.card import Preprocessing
-from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.errors import InputError, ModelError, bad_parameter
 from modelkeep.core.model import Model
 
 
@@ -48,11 +48,11 @@ def defended(model: Model, transform: nn.Module) -> Model:
     else:
         card = replace(card, preprocessing=Preprocessing())
         parts = OrderedDict(transform=transform.to(model.dtype), preprocessing=preprocessing_of(model), network=network)
-    made = Model.from_card(nn.Sequential(parts), card, model.device)
     try:
+        made = Model.from_card(nn.Sequential(parts), card, model.device)
         with made.frozen(seed=0):
             made.logits(made.probe())
-    except (RuntimeError, IndexError, ValueError) as error:
+    except (RuntimeError, IndexError, ValueError, ModelError) as error:
         raise InputError(
             f"{type(transform).__name__} does not fit a model for inputs of shape {model.input_shape}: {error}"
         ) from error

@@ -149,8 +149,9 @@ class _Perturbed(nn.Module):
         seen: torch.Tensor = self.generator(one_hot(target, self.classes).to(self.dtype))
         return self.ball.reach * seen.tanh().view(-1, *self.shape)
 
-    def forward(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        moved = x + self.perturbation(target)
+    def forward(self, x: torch.Tensor, target: torch.Tensor | None = None) -> torch.Tensor:
+        """Towards the targets; without any, the victim's answer to `x` as it is."""
+        moved = x if target is None else x + self.perturbation(target)
         return self.victim(moved if self.ball.bounds is None else moved.clamp(*self.ball.bounds))
 
 

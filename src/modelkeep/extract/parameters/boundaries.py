@@ -59,7 +59,7 @@ class Boundaries(Result, kind="boundaries"):
         ]
 
     def cosines(self, weight: torch.Tensor) -> Estimate:
-        """How near the hyperplanes of the first layer are to columns of its weights `(units, width)`: |cosine|."""
+        """How near the hyperplanes of the first layer are to columns of its weights, `(units, width)`, by cosine."""
         columns = weight.detach().double().flatten(1)
         found = self.normals[self.first_layer] @ (columns / columns.norm(dim=1, keepdim=True)).T
         return Estimate.bootstrap(found.abs().max(dim=1).values.numpy())
