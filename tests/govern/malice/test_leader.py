@@ -135,8 +135,7 @@ def test_an_intent_of_another_attempt_clears_nothing(leader: Mallory, carol: Con
 
 def test_a_pass_that_is_given_up_counts_and_is_on_the_record(leader: Mallory) -> None:
     """Six different inferences are allowed; none is ever committed."""
-    spent = {event.values["pass"] for event in events(leader.split, "bob") if event.values.get("purpose") == "infer"}
-    for letter in "bcdef0123456"[: MOST - len(spent)]:
+    for letter in "abcdef":  # other tests here ask for "a" alone, before this one or after it
         leader.meet()
         of = leader.inference(letter)
         leader.run(of)
@@ -145,7 +144,7 @@ def test_a_pass_that_is_given_up_counts_and_is_on_the_record(leader: Mallory) ->
     leader.meet()
     told = leader.bob.ask("ask", {"pass": asdict(leader.inference("9"))})
     assert f"{MOST} passes to infer were begun, and {MOST} are allowed" in reason(told)
-    again = leader.inference("a")  # one of those, with other inputs
+    again = leader.inference("f")  # one of those, with other inputs
     leader.run(again)
     leader.bob.activations(again, crossing(5) + 1, wants=[False])
     assert "sent other activations than before" in leader.bob.trouble()
@@ -164,6 +163,8 @@ def test_parties_that_have_withdrawn_do_not_go_back(leader: Mallory, carol: Cons
     told = leader.meet(step=4, checkpoints=[4])
     assert "does not go back to the state after 4 updates" in reason(told["carol"])
     assert sorted(leader.split.folders["carol"].checkpoints.glob("step-*")) == kept
+    carol.restore()
+    train_again(leader.split)  # Bob, who had not withdrawn, did go back
 
 
 def test_what_is_rewound_is_archived(leader: Mallory) -> None:
@@ -175,15 +176,21 @@ def test_what_is_rewound_is_archived(leader: Mallory) -> None:
     assert content in archived
     said = next(event for event in reversed(events(leader.split, "carol")) if event.kind == "rewound")
     assert said.values["step"] == 4
-    with leader.split.alice() as honest:  # the others go the same way again
+    train_again(leader.split)
+
+
+def train_again(split: Meeting) -> None:
+    """Honest Alice leads: all go the same way again, and end with the same bits."""
+    with split.alice() as honest:
         assert train(honest).updates == 6
-    assert same_bits(leader.split.weights(), leader.split.alone())
+    assert same_bits(split.weights(), split.alone())
 
 
 def test_what_all_have_committed_is_not_for_a_leader_to_say(leader: Mallory) -> None:
     """A forged `settle`: it claims a pass that nobody has prepared, or another party's standing."""
     committed = read_ledger(leader.split.folders["bob"].ledger).committed
-    assert "'alice' does not prove that pass" in reason(leader.meet(committed=committed + 1)["bob"])
+    said = reason(leader.meet(committed=committed + 1)["bob"])  # whether or not Bob has prepared one
+    assert "'alice' does not prove that pass" in said or "are committed, says 'alice'" in said
     told = leader.open()
     standings = leader.standings(told)
     forged = asdict(leader.bob.state("standing", told["carol"].header["receipt"]["event"]["values"]))
