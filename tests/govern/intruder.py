@@ -57,6 +57,7 @@ class Intruder:
 
     def open(self, step: int | None = None) -> Message:
         """Open a session, and have the victim go to a step, as if it had to; without one it stays where it is."""
+        self.session = token_hex(8)
         told = self.ask("open", {"agreement": self.agreement.fingerprint})
         if told.kind == "answer":
             values = told.header["receipt"]["event"]["values"]

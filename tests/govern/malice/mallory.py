@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from secrets import token_hex
 from typing import Any
 
 from govern.intruder import Intruder
@@ -31,6 +32,7 @@ class Mallory:
 
     def open(self) -> dict[str, Message]:
         """Open a session with both, without settling."""
+        self.bob.session = self.carol.session = token_hex(8)
         return {name: each.ask("open", {"agreement": each.agreement.fingerprint}) for name, each in self.to.items()}
 
     def standings(self, told: dict[str, Message], **mine: Any) -> list[dict[str, Any]]:

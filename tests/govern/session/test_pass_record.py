@@ -12,7 +12,7 @@ from govern.asking import NOON, a_pass
 from modelkeep.core.errors import ConsentRefused, GovernError, WireError
 from modelkeep.core.signing import Signer
 from modelkeep.govern.consent import ConsentDecision, ConsentState, Policy
-from modelkeep.govern.ledger import Ledger
+from modelkeep.govern.ledger import Crossing, Ledger
 from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Consent, Pass
 from modelkeep.govern.session.pass_record import PassRecord
@@ -196,6 +196,22 @@ def test_a_pass_does_not_complete_after_a_withdrawal(places: Places) -> None:
         with pytest.raises(WireError, match="must state 'prepared'"):
             places["bob"].record.commit(0, receipts)
     assert [place.ledger.committed for place in places.values()] == [0, 0, 0]
+
+
+def test_what_came_is_remembered_when_another_pass_takes_the_place(places: Places) -> None:
+    came = Crossing("alice", "activations", 0, 0, "d" * 64, 8)
+    of, other = a_pass(0, "infer", data="a" * 64), a_pass(0, "infer", data="b" * 64)
+    for asked in (of, other):
+        intents = begin(places, asked)
+        for place in places.values():
+            place.record.clear(intents)
+            place.record.prepare((), [came], {})
+            place.record.give_up("", ())
+            with pytest.raises(WireError, match="before the parties have settled"):
+                place.record.consent(other)
+            place.record.settled = True
+    assert places["bob"].ledger.entry(0).of == other
+    assert places["bob"].ledger.attempts.brought(of) == [came]
 
 
 def test_two_statements_under_one_number_are_found_out(places: Places) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from secrets import token_hex
 from time import monotonic
 from typing import Any
 
@@ -351,6 +352,7 @@ def test_nothing_is_committed_that_was_not_prepared(victim: Victim) -> None:
         intruder.begin(of)
         intruder.say("commit", {"number": of.number, "receipts": []})
         assert "has not prepared it" in intruder.trouble()
+        intruder.session = token_hex(8)
         told = intruder.ask("open", {"agreement": intruder.agreement.fingerprint})
         claimed = intruder.standings(told, victim.updates, committed=10**9)
         assert "1000000000 are committed, says 'alice'" in refusal(intruder.ask("settle", {"standings": claimed}))

@@ -78,18 +78,34 @@ class Attempts:
             return self._account.event("intent", f"{of} begins.", **attempt.values, purpose=of.purpose)
 
     def prepare(self, attempt: Attempt, entry: Entry) -> Event:
-        """State what this party has logged of the pass, and what it says that it measured."""
+        """State what this party has logged of the pass, and what it says that it measured.
+
+        What came is kept with the attempt at once: another pass may take the entry's place before this one is settled.
+        """
         told = {"entry": entry.hash, "metrics": entry.metrics}
-        return self._account.event("prepared", f"{attempt.of} is prepared.", **attempt.values, **told)
+        with self._account.change():
+            came = _write_crossings(entry.received)
+            self._file.execute("UPDATE attempts SET received = ? WHERE name = ?", came, attempt.name)
+            return self._account.event("prepared", f"{attempt.of} is prepared.", **attempt.values, **told)
 
     def end(self, attempt: Attempt, how: End, why: str, received: Sequence[Crossing] | None = ()) -> Event:
         """State how it ended. `received` is what had come in it; None: that is not known any more."""
-        came = None if received is None else canonical([asdict(crossing) for crossing in received]).decode()
+        came = None if received is None else _write_crossings(received)
         with self._account.change():
             self._file.execute("UPDATE attempts SET ended = ?, received = ? WHERE name = ?", how, came, attempt.name)
             self._counts.pop(attempt.of.purpose, None)
             told = {} if how == "committed" else {"received": None if came is None else json.loads(came)}
             return self._account.event(how, why, **attempt.values, **told)
+
+    def settle(self, name: str, prepared: Event, how: End, why: str) -> None:
+        """State how an attempt ended that this party had prepared. What came in it was kept then."""
+        told = {key: prepared.values.get(key) for key in ("pass", "number", "attempt", "session")}
+        with self._account.change():
+            self._file.execute("UPDATE attempts SET ended = ? WHERE name = ?", how, name)
+            if how != "committed":
+                ((came,),) = self._file.rows("SELECT received FROM attempts WHERE name = ?", name)
+                told["received"] = None if came is None else json.loads(came)
+            self._account.event(how, why, **told)
 
     def lose(self, name: str) -> None:
         """State that the process ended in an attempt: what had come by then is not known."""
@@ -142,6 +158,10 @@ class Attempts:
         """What has come in earlier attempts at this pass, as far as that is known."""
         found = self._file.rows("SELECT received FROM attempts WHERE pass = ? AND received IS NOT NULL", _key(of))
         return [read(Crossing, each) for (text,) in found for each in json.loads(text)]
+
+
+def _write_crossings(crossings: Sequence[Crossing]) -> str:
+    return canonical([asdict(crossing) for crossing in crossings]).decode()
 
 
 def _key(of: Pass) -> str:

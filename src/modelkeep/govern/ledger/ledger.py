@@ -198,6 +198,14 @@ class Ledger:
                     self._file.execute("UPDATE about SET committed = ?", number + 1)
                 self._committed = number + 1
 
+    def has_met_in(self, session: str) -> bool:
+        """Whether this party has stated before where it stands in a session of that name."""
+        query = (
+            "SELECT 1 FROM events WHERE json_extract(line, '$.kind') = 'standing' "
+            "AND json_extract(line, '$.values.session') = ? LIMIT 1"
+        )
+        return bool(self._file.rows(query, session))
+
     def prove(self, number: int) -> list[Receipt]:
         """What all parties stated when they had prepared the pass of that number, which is committed."""
         name = self.attempts.last_committed(number)

@@ -60,8 +60,7 @@ class PassRecord:
 
         Asked again for the same pass, it gives the same consent; one to another pass of that number takes its place.
         """
-        if not self.settled:
-            raise WireError(f"{of} is asked for before the parties have settled where they stand.")
+        self._require_settled(of)
         self._decision.decide(of)
         asked, given = self._given.get(of.number, (None, None))
         if asked == of and given is not None and given.expires > self._clock():
@@ -76,6 +75,7 @@ class PassRecord:
 
     def begin(self, of: Pass, consents: Sequence[Consent]) -> Receipt:
         """State the intent to make the pass, once all have consented to it. Nothing may cross yet."""
+        self._require_settled(of)
         self._require_consents(of, consents)
         attempt = Attempt(of, name_attempt(consents), self.session)
         self._decision.decide(of)  # again: what is allowed may have changed since the consent was given
@@ -116,19 +116,25 @@ class PassRecord:
         with self._ledger.change():
             self._ledger.receipts.keep(receipts)
             self._ledger.commit(number)
-            self._ledger.attempts.end(attempt, "committed", f"{attempt.of} is committed.")
+            self._ledger.attempts.settle(attempt.name, self.prepared.event, "committed", f"{attempt.of} is committed.")
         self._forget()
 
     def give_up(self, why: str, received: Sequence[Crossing]) -> None:
         """End an attempt that cannot be finished. One that is prepared may be committed elsewhere: see `settle`."""
         attempt, prepared = self.attempt, self.prepared
         self._forget()
-        if attempt is not None and prepared is None:
+        if prepared is not None:
+            self.settled = False  # nothing begins before it is known what became of it
+        elif attempt is not None:
             self._ledger.attempts.end(attempt, "given up", why, received)
 
     def _forget(self) -> None:
         self.attempt = self.intent = self.prepared = None
         self.consents, self.cleared = (), False
+
+    def _require_settled(self, of: Pass) -> None:
+        if not self.settled:
+            raise WireError(f"{of} is asked for before the parties have settled where they stand.")
 
     def _require_consents(self, of: Pass, consents: Sequence[Consent]) -> None:
         """Refuse a pass to which not every party has consented with its own key, in this session."""

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 from modelkeep.core.errors import ConsentRefused, GovernError, PartyUnavailable, WireError
 from modelkeep.govern.consent.policy import PURPOSES
-from modelkeep.govern.ledger.attempts import Attempt
+from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.ledger.receipt import Receipt, require_statements
 from modelkeep.govern.passes import Pass
 from modelkeep.govern.session.links import wait_for
@@ -157,6 +157,8 @@ class SessionParticipant:
             )
         if passes.leader not in ("", leader) and passes.links.connection_to(passes.leader) is not None:
             raise PartyUnavailable(f"'{self.name}' is busy in a session that '{passes.leader}' leads.")
+        if passes.ledger.has_met_in(session):  # what others stated in it then could be shown as if it were of now
+            raise GovernError(f"'{leader}' opens a session that was open before. Each has a name of its own.")
         passes.give_up(f"'{leader}' opened another session.")
         passes.record.enter(session)
         passes.leader = leader
@@ -189,26 +191,27 @@ class SessionParticipant:
             )
         for name, prepared in ledger.attempts.unended():
             if prepared is not None:
-                self._end(name, prepared.values, furthest)
+                self._end(name, prepared, furthest)
         if furthest.committed > ledger.committed:
             raise WireError(f"'{furthest.party}' does not prove that pass {ledger.committed} was prepared by all.")
         self._go_to(_newest_common_step(standings))
         passes.record.settled = True
 
-    def _end(self, name: str, prepared: Mapping[str, Any], furthest: Standing) -> None:
+    def _end(self, name: str, prepared: Event, furthest: Standing) -> None:
         """End an attempt that this party has prepared: commit it if any party has, and give it up otherwise."""
-        ledger, number = self.passes.ledger, int(prepared["number"])
-        entry = ledger.entry(number)
-        attempt = Attempt(entry.of, name, str(prepared["session"]))
+        ledger, number = self.passes.ledger, int(prepared.values["number"])
+        of = ledger.entry(number).of
         if not ledger.committed <= number < furthest.committed:
-            received = entry.received if entry.hash == prepared["entry"] else None
-            ledger.attempts.end(attempt, "given up", f"No party has committed {entry.of}.", received)
+            ledger.attempts.settle(name, prepared, "given up", f"No party has committed {of}.")
             return
-        require_statements(furthest.proof, "prepared", self._keys, attempt.values)
+        about = {key: prepared.values[key] for key in ("pass", "number", "attempt", "session")}
+        require_statements(furthest.proof, "prepared", self._keys, about)
         with ledger.change():
             ledger.receipts.keep(furthest.proof)
             ledger.commit(number)
-            ledger.attempts.end(attempt, "committed", f"{entry.of} is committed: '{furthest.party}' has committed it.")
+            ledger.attempts.settle(
+                name, prepared, "committed", f"'{furthest.party}' has committed {of}, and all prepared it."
+            )
 
     def _go_to(self, step: int) -> None:
         """Go to the state after `step` updates. Where that is another one, it is a use of the model like the others."""
