@@ -22,7 +22,7 @@ SOURCE = Path(modelkeep.__file__).parent
 EXPORTS = {
     "": """
         Cut Data Estimate Labels Leaf Model ModelKeepError Nest Preprocessing Result Scores Slice Weights architectures
-        attack audit bias certify check_method completion datasets explain extract govern guard harden pretrained
+        attack audit bias certify check_method completion datasets encrypt explain extract govern guard harden pretrained
         privacy report rl study training
     """,
     "attack": """

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from modelkeep import bias as bias
     from modelkeep import certify as certify
     from modelkeep import completion as completion
+    from modelkeep import encrypt as encrypt
     from modelkeep import explain as explain
     from modelkeep import extract as extract
     from modelkeep import govern as govern
@@ -58,6 +59,7 @@ __all__ = [
     "check_method",
     "completion",
     "datasets",
+    "encrypt",
     "explain",
     "extract",
     "govern",
