@@ -22,8 +22,8 @@ SOURCE = Path(modelkeep.__file__).parent
 EXPORTS = {
     "": """
         Cut Data Estimate Labels Leaf Model ModelKeepError Nest Preprocessing Result Scores Slice Weights architectures
-        attack audit bias certify check_method completion datasets encrypt explain extract govern guard harden pretrained
-        privacy report rl study training
+        attack audit bias certify check_method completion datasets encrypt explain extract govern guard harden
+        pretrained privacy report rl study training
     """,
     "attack": """
         APGD BIM CW DDN FAB FGSM FMN ILCM JSMA LBFGS LEAST_LIKELY PGD UPSET APGDTargeted Attack Attacked
