@@ -157,6 +157,10 @@ class WireError(PartyUnavailable):
     """What came over the wire is not a message that may come: too large, of the wrong shape, damaged, out of turn."""
 
 
+class EncryptError(ModelKeepError):
+    """Encrypted values cannot be computed with as they are: damaged, of other parameters, too deep, out of turn."""
+
+
 class MissingExtra(ModelKeepError, ImportError):
     """An optional dependency is needed and not installed."""
 

@@ -33,6 +33,7 @@ def cite(text: str) -> tuple[str, ...]:
 
 _TABLE = """
 Abadi2016 | Martin Abadi et al. | Deep learning with differential privacy | CCS
+Albrecht2018 | Martin Albrecht et al. | Homomorphic encryption security standard | HomomorphicEncryption.org
 Andriushchenko2020 | Maksym Andriushchenko et al. | Square Attack: a query-efficient black-box adversarial attack via random search | ECCV
 Athalye2018 | Anish Athalye, Nicholas Carlini, David Wagner | Obfuscated gradients give a false sense of security | ICML
 Balle2018 | Borja Balle, Yu-Xiang Wang | Improving the Gaussian mechanism for differential privacy: analytical calibration and optimal denoising | ICML
@@ -41,14 +42,17 @@ Carlini2017 | Nicholas Carlini, David Wagner | Towards evaluating the robustness
 Carlini2022 | Nicholas Carlini et al. | Membership inference attacks from first principles | S&P
 Chen2020 | Jianbo Chen, Michael Jordan, Martin Wainwright | HopSkipJumpAttack: a query-efficient decision-based attack | S&P
 Chen2023 | Yanjiao Chen et al. | D-DAE: defense-penetrating model extraction attacks | S&P
+Cheon2017 | Jung Hee Cheon, Andrey Kim, Miran Kim, Yongsoo Song | Homomorphic encryption for arithmetic of approximate numbers | ASIACRYPT
 Choquette2021 | Christopher Choquette-Choo et al. | Label-only membership inference attacks | ICML
 Cohen2019 | Jeremy Cohen, Elan Rosenfeld, Zico Kolter | Certified adversarial robustness via randomized smoothing | ICML
+Costache2023 | Anamaria Costache, Benjamin Curtis, Erin Hales, Sean Murphy, Tabitha Ogilvie, Rachel Player | On the precision loss in approximate homomorphic encryption | SAC
 Croce2020 | Francesco Croce, Matthias Hein | Reliable evaluation of adversarial robustness with an ensemble of diverse parameter-free attacks; Minimally distorted adversarial examples with a fast adaptive boundary attack | ICML
 Croce2021 | Francesco Croce, Matthias Hein | Mind the box: l1-APGD for sparse adversarial attacks on image classifiers | ICML
 De2022 | Soham De et al. | Unlocking high-accuracy differentially private image classification through scale | arXiv 2204.13650
 Delattre2023 | Blaise Delattre et al. | Efficient bound of Lipschitz constant for convolutional layers by Gram iteration | ICML
 Dhamdhere2019 | Kedar Dhamdhere, Mukund Sundararajan, Qiqi Yan | How important is a neuron? | ICLR
 Dong2018 | Yinpeng Dong et al. | Boosting adversarial attacks with momentum | CVPR
+Dowlin2016 | Nathan Dowlin et al. | CryptoNets: applying neural networks to encrypted data with high throughput and accuracy | ICML
 Duchi2008 | John Duchi et al. | Efficient projections onto the l1-ball for learning in high dimensions | ICML
 Dziugaite2016 | Gintare Karolina Dziugaite, Zoubin Ghahramani, Daniel Roy | A study of the effect of JPG compression on adversarial images | arXiv 1608.00853
 Ebrahimi2018 | Javid Ebrahimi et al. | HotFlip: white-box adversarial examples for text classification | ACL
@@ -59,6 +63,7 @@ Golub1999 | Todd Golub et al. | Molecular classification of cancer: class discov
 Goodfellow2015 | Ian Goodfellow, Jonathon Shlens, Christian Szegedy | Explaining and harnessing adversarial examples | ICLR
 Gopi2021 | Sivakanth Gopi, Yin Tat Lee, Lukas Wutschitz | Numerical composition of differential privacy | NeurIPS
 Gu2014 | Shixiang Gu, Luca Rigazio | Towards deep neural network architectures robust to adversarial examples | arXiv 1412.5068
+Halevi2014 | Shai Halevi, Victor Shoup | Algorithms in HElib | CRYPTO
 He2015 | Kaiming He et al. | Delving deep into rectifiers: surpassing human-level performance on ImageNet classification | ICCV
 He2016 | Kaiming He et al. | Deep residual learning for image recognition; Identity mappings in deep residual networks | CVPR; ECCV
 He2019 | Zecheng He, Tianwei Zhang, Ruby Lee | Model inversion attacks against collaborative inference | ACSAC
@@ -74,6 +79,7 @@ Jamieson2016 | Kevin Jamieson, Ameet Talwalkar | Non-stochastic best arm identif
 Jin2020 | Di Jin et al. | Is BERT really robust? A strong baseline for natural language attack on text classification and entailment (TextFooler) | AAAI
 Johnson2017 | Justin Johnson et al. | CLEVR: a diagnostic dataset for compositional language and elementary visual reasoning | CVPR
 Juuti2019 | Mika Juuti et al. | PRADA: protecting against DNN model stealing attacks | EuroS&P
+Juvekar2018 | Chiraag Juvekar, Vinod Vaikuntanathan, Anantha Chandrakasan | GAZELLE: a low latency framework for secure neural network inference | USENIX Security
 Kariyappa2020 | Sanjay Kariyappa, Moinuddin Qureshi | Defending against model stealing attacks with adaptive misinformation | CVPR
 Katz2017 | Guy Katz et al. | Reluplex: an efficient SMT solver for verifying deep neural networks | CAV
 Kim2018 | Been Kim et al. | Interpretability beyond feature attribution: quantitative testing with concept activation vectors (TCAV) | ICML
@@ -82,6 +88,7 @@ Kurakin2016 | Alexey Kurakin, Ian Goodfellow, Samy Bengio | Adversarial examples
 Lee2019 | Taesung Lee et al.; Juho Lee et al. | Defending against neural network model stealing attacks using deceptive perturbations; Set transformer: a framework for attention-based permutation-invariant neural networks | IEEE Security and Privacy Workshops; ICML
 Leino2018 | Klas Leino et al. | Influence-directed explanations for deep convolutional networks | ITC
 Leino2022 | Klas Leino | Identifying, Analyzing, and Addressing Weaknesses in Deep Networks | PhD thesis CMU-CS-22-104, Carnegie Mellon University
+Li2021 | Baiyu Li, Daniele Micciancio | On the security of homomorphic encryption on approximate numbers | EUROCRYPT
 Li2022 | Oscar Li et al.; Xuechen Li et al. | Label leakage and protection in two-party split learning; Large language models can be strong differentially private learners | ICLR; ICLR
 Lukas2022 | Nils Lukas et al. | SoK: how robust is image classification deep neural network watermarking? | S&P
 Luo2015 | Yan Luo et al. | Foveation-based mechanisms alleviate adversarial examples | arXiv 1511.06292
