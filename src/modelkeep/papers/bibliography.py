@@ -37,6 +37,7 @@ Albrecht2018 | Martin Albrecht et al. | Homomorphic encryption security standard
 Andriushchenko2020 | Maksym Andriushchenko et al. | Square Attack: a query-efficient black-box adversarial attack via random search | ECCV
 Athalye2018 | Anish Athalye, Nicholas Carlini, David Wagner | Obfuscated gradients give a false sense of security | ICML
 Balle2018 | Borja Balle, Yu-Xiang Wang | Improving the Gaussian mechanism for differential privacy: analytical calibration and optimal denoising | ICML
+Beaver1991 | Donald Beaver | Efficient multiparty protocols using circuit randomization | CRYPTO
 Bertran2023 | Martin Bertran et al. | Scalable membership inference attacks via quantile regression | NeurIPS
 Carlini2017 | Nicholas Carlini, David Wagner | Towards evaluating the robustness of neural networks; Adversarial examples are not easily detected | S&P; AISec
 Carlini2022 | Nicholas Carlini et al. | Membership inference attacks from first principles | S&P
@@ -56,6 +57,7 @@ Dowlin2016 | Nathan Dowlin et al. | CryptoNets: applying neural networks to encr
 Duchi2008 | John Duchi et al. | Efficient projections onto the l1-ball for learning in high dimensions | ICML
 Dziugaite2016 | Gintare Karolina Dziugaite, Zoubin Ghahramani, Daniel Roy | A study of the effect of JPG compression on adversarial images | arXiv 1608.00853
 Ebrahimi2018 | Javid Ebrahimi et al. | HotFlip: white-box adversarial examples for text classification | ACL
+Escudero2020 | Daniel Escudero et al. | Improved primitives for MPC over mixed arithmetic-binary circuits | CRYPTO
 Espeholt2018 | Lasse Espeholt et al. | IMPALA: scalable distributed deep-RL with importance weighted actor-learner architectures | ICML
 Fortunato2018 | Meire Fortunato et al. | Noisy networks for exploration | ICLR
 Ganju2018 | Karan Ganju et al. | Property inference attacks on fully connected neural networks using permutation invariant representations | CCS
@@ -97,6 +99,7 @@ Martic2018 | Miljan Martic, Jan Leike, Andrew Trask et al. | Scaling shared mode
 Metzen2017 | Jan Hendrik Metzen et al. | On detecting adversarial perturbations | ICLR
 Mironov2019 | Ilya Mironov, Kunal Talwar, Li Zhang | Rényi differential privacy of the sampled Gaussian mechanism | arXiv 1908.10530
 Mnih2016 | Volodymyr Mnih et al. | Asynchronous methods for deep reinforcement learning | ICML
+Mohassel2018 | Payman Mohassel, Peter Rindal | ABY3: a mixed protocol framework for machine learning | CCS
 Moosavi2016 | Seyed-Mohsen Moosavi-Dezfooli, Alhussein Fawzi, Pascal Frossard | DeepFool: a simple and accurate method to fool deep neural networks | CVPR
 Newcombe1998 | Robert Newcombe | Interval estimation for the difference between independent proportions: comparison of eleven methods | Statistics in Medicine
 Nguyen2018 | Linh Nguyen, Sky Wang, Arunesh Sinha | A learning and masking approach to secure learning | GameSec
