@@ -53,6 +53,9 @@ EXPORTS = {
     "core.contract": "Checked ContractViolation Method check_method",
     "core.formats": "Reading read write",
     "core.slices": "Cut Place Slice cut one_path places",
+    "encrypt": """
+        Bits FixedPoint IntegerNetwork IntegerTrained Quantised quantise train_integers
+    """,
     "explain": """
         TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast
         DataSet Distribution Exemplars Experts ExplainUnits Explained Explainer FindExemplars FindShortcuts

@@ -1,1 +1,27 @@
 """Encrypt: run and train a model on data that it cannot see (Saha2020, chapter 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from modelkeep.core.lazy import attach
+
+if TYPE_CHECKING:
+    from modelkeep.encrypt.integers.integer_training import FixedPoint, IntegerTrained, train_integers
+    from modelkeep.encrypt.integers.network import IntegerNetwork
+    from modelkeep.encrypt.integers.quantised import Quantised, quantise
+    from modelkeep.encrypt.integers.straight_through import Bits
+
+__all__ = [
+    "Bits",
+    "FixedPoint",
+    "IntegerNetwork",
+    "IntegerTrained",
+    "Quantised",
+    "quantise",
+    "train_integers",
+]
+
+# Loaded on first use: a client that asks a server must not wait for torch.
+if not TYPE_CHECKING:  # a type checker shall know these names and no others
+    __getattr__, __dir__ = attach(__name__)

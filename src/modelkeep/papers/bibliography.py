@@ -32,18 +32,23 @@ def cite(text: str) -> tuple[str, ...]:
 
 
 _TABLE = """
+"""  # noqa: E501
 Abadi2016 | Martin Abadi et al. | Deep learning with differential privacy | CCS
+Abdalla2015 | Michel Abdalla, Florian Bourse, Angelo De Caro, David Pointcheval | Simple functional encryption schemes for inner products | PKC
 Albrecht2018 | Martin Albrecht et al. | Homomorphic encryption security standard | HomomorphicEncryption.org
 Andriushchenko2020 | Maksym Andriushchenko et al. | Square Attack: a query-efficient black-box adversarial attack via random search | ECCV
 Athalye2018 | Anish Athalye, Nicholas Carlini, David Wagner | Obfuscated gradients give a false sense of security | ICML
 Balle2018 | Borja Balle, Yu-Xiang Wang | Improving the Gaussian mechanism for differential privacy: analytical calibration and optimal denoising | ICML
+Barak2001 | Boaz Barak et al. | On the (im)possibility of obfuscating programs | CRYPTO
 Beaver1991 | Donald Beaver | Efficient multiparty protocols using circuit randomization | CRYPTO
+Bengio2013 | Yoshua Bengio, Nicholas Léonard, Aaron Courville | Estimating or propagating gradients through stochastic neurons for conditional computation | arXiv 1308.3432
 Bertran2023 | Martin Bertran et al. | Scalable membership inference attacks via quantile regression | NeurIPS
 Carlini2017 | Nicholas Carlini, David Wagner | Towards evaluating the robustness of neural networks; Adversarial examples are not easily detected | S&P; AISec
 Carlini2022 | Nicholas Carlini et al. | Membership inference attacks from first principles | S&P
 Chen2020 | Jianbo Chen, Michael Jordan, Martin Wainwright | HopSkipJumpAttack: a query-efficient decision-based attack | S&P
 Chen2023 | Yanjiao Chen et al. | D-DAE: defense-penetrating model extraction attacks | S&P
 Cheon2017 | Jung Hee Cheon, Andrey Kim, Miran Kim, Yongsoo Song | Homomorphic encryption for arithmetic of approximate numbers | ASIACRYPT
+Choi2018 | Jungwook Choi et al. | PACT: parameterized clipping activation for quantized neural networks | arXiv 1805.06085
 Choquette2021 | Christopher Choquette-Choo et al. | Label-only membership inference attacks | ICML
 Cohen2019 | Jeremy Cohen, Elan Rosenfeld, Zico Kolter | Certified adversarial robustness via randomized smoothing | ICML
 Costache2023 | Anamaria Costache, Benjamin Curtis, Erin Hales, Sean Murphy, Tabitha Ogilvie, Rachel Player | On the precision loss in approximate homomorphic encryption | SAC
@@ -135,11 +140,11 @@ Wong2020 | Eric Wong, Leslie Rice, Zico Kolter | Fast is better than free: revis
 Xie2018 | Cihang Xie et al. | Mitigating adversarial effects through randomization | ICLR
 Xie2019 | Cihang Xie et al. | Improving transferability of adversarial examples with input diversity; Feature denoising for improving adversarial robustness | CVPR
 Xu2018 | Weilin Xu, David Evans, Yanjun Qi | Feature squeezing: detecting adversarial examples in deep neural networks | NDSS
+Xu2019 | Runhua Xu, James Joshi, Chao Li | CryptoNN: training neural networks over encrypted data | ICDCS
 Yeom2018 | Samuel Yeom et al. | Privacy risk in machine learning: analyzing the connection to overfitting | CSF
 Zarifzadeh2024 | Sajjad Zarifzadeh, Philippe Liu, Reza Shokri | Low-cost high-power membership inference attacks | ICML
 Zhang2019 | Hongyang Zhang et al. | Theoretically principled trade-off between robustness and accuracy | ICML
 Zhou2004 | Dengyong Zhou et al. | Learning with local and global consistency | NeurIPS
-"""  # noqa: E501
 
 
 def _read(line: str) -> Reference:
