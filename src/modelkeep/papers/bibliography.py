@@ -32,9 +32,9 @@ def cite(text: str) -> tuple[str, ...]:
 
 
 _TABLE = """
-"""  # noqa: E501
 Abadi2016 | Martin Abadi et al. | Deep learning with differential privacy | CCS
 Abdalla2015 | Michel Abdalla, Florian Bourse, Angelo De Caro, David Pointcheval | Simple functional encryption schemes for inner products | PKC
+Agrawal2016 | Shweta Agrawal, Benoît Libert, Damien Stehlé | Fully secure functional encryption for inner products, from standard assumptions | CRYPTO
 Albrecht2018 | Martin Albrecht et al. | Homomorphic encryption security standard | HomomorphicEncryption.org
 Andriushchenko2020 | Maksym Andriushchenko et al. | Square Attack: a query-efficient black-box adversarial attack via random search | ECCV
 Athalye2018 | Anish Athalye, Nicholas Carlini, David Wagner | Obfuscated gradients give a false sense of security | ICML
@@ -48,6 +48,7 @@ Carlini2022 | Nicholas Carlini et al. | Membership inference attacks from first 
 Chen2020 | Jianbo Chen, Michael Jordan, Martin Wainwright | HopSkipJumpAttack: a query-efficient decision-based attack | S&P
 Chen2023 | Yanjiao Chen et al. | D-DAE: defense-penetrating model extraction attacks | S&P
 Cheon2017 | Jung Hee Cheon, Andrey Kim, Miran Kim, Yongsoo Song | Homomorphic encryption for arithmetic of approximate numbers | ASIACRYPT
+Chillotti2020 | Ilaria Chillotti, Nicolas Gama, Mariya Georgieva, Malika Izabachène | TFHE: fast fully homomorphic encryption over the torus | Journal of Cryptology
 Choi2018 | Jungwook Choi et al. | PACT: parameterized clipping activation for quantized neural networks | arXiv 1805.06085
 Choquette2021 | Christopher Choquette-Choo et al. | Label-only membership inference attacks | ICML
 Cohen2019 | Jeremy Cohen, Elan Rosenfeld, Zico Kolter | Certified adversarial robustness via randomized smoothing | ICML
@@ -123,6 +124,7 @@ Sarkar2017 | Sayantan Sarkar et al. | UPSET and ANGRI: breaking high performance
 Schaul2016 | Tom Schaul et al. | Prioritized experience replay | ICLR
 Selvaraju2017 | Ramprasaath Selvaraju et al. | Grad-CAM: visual explanations from deep networks via gradient-based localization | ICCV
 Shafahi2019 | Ali Shafahi et al. | Adversarial training for free! | NeurIPS
+Shanks1971 | Daniel Shanks | Class number, a theory of factorization, and genera | Proceedings of Symposia in Pure Mathematics
 Shokri2017 | Reza Shokri et al. | Membership inference attacks against machine learning models | S&P
 Simonyan2014 | Karen Simonyan, Andrea Vedaldi, Andrew Zisserman | Deep inside convolutional networks: visualising image classification models and saliency maps | ICLR workshop
 Smilkov2017 | Daniel Smilkov et al. | SmoothGrad: removing noise by adding noise | arXiv 1706.03825
@@ -145,6 +147,7 @@ Yeom2018 | Samuel Yeom et al. | Privacy risk in machine learning: analyzing the 
 Zarifzadeh2024 | Sajjad Zarifzadeh, Philippe Liu, Reza Shokri | Low-cost high-power membership inference attacks | ICML
 Zhang2019 | Hongyang Zhang et al. | Theoretically principled trade-off between robustness and accuracy | ICML
 Zhou2004 | Dengyong Zhou et al. | Learning with local and global consistency | NeurIPS
+"""  # noqa: E501
 
 
 def _read(line: str) -> Reference:
