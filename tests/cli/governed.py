@@ -21,7 +21,7 @@ def found(modelkeep: Run, *, steps: int = 12, addresses: dict[str, str] | None =
     """As the documentation says it: init, draft, sign and split, in the command's own folder."""
     at = addresses or {name: f"127.0.0.1:{free_port()}" for name in ("alice", "bob")}
     for name in ("alice", "bob"):
-        assert modelkeep("govern", "init", name).code == 0
+        assert modelkeep("govern", "init", name, "--no-passphrase").code == 0
     parties = [word for name in at for word in ("--party", f"{name}/{name}.party.json")]
     listening = [word for name, address in at.items() for word in ("--address", f"{name}={address}")]
     network = ["--model", "small_cnn", "--cut", "conv1_pool", "--holders", "alice,bob", "--data", "digits"]

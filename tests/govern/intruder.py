@@ -32,7 +32,7 @@ class Intruder:
         agreement = split.agreement
         self.split, self.name, self.agreement = split, name, agreement
         self.identity = Identity.at(split.folders[name].path, name)
-        members = {party.name: party.certificate for party in agreement.parties}
+        members = {party.name: party.public_key for party in agreement.parties}
         endpoint = Endpoint(self.identity, members, wire=agreement.wire, on_refused=lambda text: None)
         self.connection: Connection = endpoint.connect(victim, agreement.member(victim).address, 20.0)
         self.session = token_hex(8)

@@ -40,7 +40,7 @@ def make_agreement(identities: Mapping[str, Identity], name: str = "three") -> A
         labels=Material.labels("carol", data),
         recipe=Recipe(epochs=1),
         parties=tuple(
-            Member(one.name, one.public_key, one.certificate, f"127.0.0.1:{7400 + i}")
+            Member(one.name, one.public_key, one.public.proof, address=f"127.0.0.1:{7400 + i}")
             for i, one in enumerate(identities.values())
         ),
     )

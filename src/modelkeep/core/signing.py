@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from modelkeep.core.errors import InputError
+from modelkeep.core.key_file import make_key, read_key
+from modelkeep.core.passphrase import Passphrase
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.x509 import Certificate, CertificateBuilder
 
 
 def canonical(content: Any) -> bytes:
@@ -65,46 +66,20 @@ class Signer:
         """The signature, in hexadecimal."""
         return self._key.sign(content).hex()
 
-    @classmethod
-    def at(cls, path: Path) -> Signer:
-        """The signer whose key lies in the file `path` (PEM); it is made there, with mode 0600, if there is none."""
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    def certify(self, certificate: CertificateBuilder) -> Certificate:
+        """Sign a certificate (X.509)."""
+        return certificate.sign(self._key, None)
 
+    @classmethod
+    def at(cls, path: Path, passphrase: Passphrase | None = None) -> Signer:
+        """The signer whose key lies in the file `path` (PEM); it is made there, with mode 0600, if there is none.
+
+        A new key is encrypted with the passphrase, if there is one. To read an encrypted key the passphrase is looked
+        for in the environment, or asked for at the terminal (`modelkeep.core.passphrase`).
+        """
         try:
             if not path.exists():
-                _make(path)
-            if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
-                raise InputError(f"Others may read or change the key '{path}'. Say: chmod 600 '{path}'.")
-            text = path.read_bytes()
+                make_key(path, passphrase)
         except OSError as error:
             raise InputError(f"The key '{path}' can be neither read nor made: {error.strerror}.") from error
-        try:
-            key = load_pem_private_key(text, password=None)
-        except (ValueError, TypeError) as error:  # TypeError: it has a password
-            raise InputError(f"'{path}' is not a private key in PEM without a password.") from error
-        if not isinstance(key, Ed25519PrivateKey):
-            raise InputError(f"'{path}' is not an Ed25519 key. Leave the file away to have one made.")
-        return cls(key)
-
-
-def _make(path: Path) -> None:
-    """Write a new key. Of two processes that do so at once the first one's counts; a killed one leaves no half key."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    text = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    with suppress(FileNotFoundError):
-        unfinished.unlink()
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(unfinished, path)
-    finally:
-        unfinished.unlink()
+        return cls(read_key(path))

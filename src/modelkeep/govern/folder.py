@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelkeep.core.errors import GovernError
-from modelkeep.govern.identity import Identity
+from modelkeep.govern.identity import Identity, PublicIdentity, read_public
 
 if TYPE_CHECKING:
     from modelkeep.govern.agreement.agreement import Agreement
@@ -55,8 +55,12 @@ class Folder:
         """The party's state at some of the steps."""
         return self.path / "checkpoints"
 
+    def public(self) -> PublicIdentity:
+        """Whose folder it is; that takes no passphrase."""
+        return read_public(self.path)
+
     def identity(self) -> Identity:
-        """Whose folder it is."""
+        """Whose folder it is, with the key to sign."""
         return Identity.read(self.path)
 
     def signed_agreement(self) -> Agreement:
@@ -65,7 +69,7 @@ class Folder:
 
         agreement = Agreement.read(self.agreement)
         agreement.check_signed()
-        agreement.require_member(self.identity())
+        agreement.require_member(self.public())
         return agreement
 
     @contextmanager

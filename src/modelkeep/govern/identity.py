@@ -1,23 +1,27 @@
-"""Identity: a party's Ed25519 key and the certificate of that same key, and what it shows of them to the others."""
+"""Identity: a party's name and its Ed25519 key for signing, and what it shows of them to the others.
+
+The agreement names this key. TLS has keys of its own, which this one vouches for (`modelkeep.govern.wire.certificate`).
+"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from modelkeep.core.errors import GovernError, InputError
-from modelkeep.core.files import replace_file
-from modelkeep.core.signing import Signer
+from modelkeep.core.passphrase import Passphrase
+from modelkeep.core.signing import Signer, canonical, is_signed
 from modelkeep.govern.documents import read_document, write_document
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")  # what fits into a certificate, a file's name and a line of a log
-KEY, CERTIFICATE = "key.pem", "certificate.pem"
-VALID = timedelta(days=3650)
+PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
+KEY, PUBLIC = "key.pem", "identity.json"
+_OLD = "certificate.pem"  # version 0.1 kept the name in it
+_WHAT = "a party's public identity (<name>.party.json)"
 
 
 def require_name(name: str, of: str = "a party") -> None:
@@ -28,22 +32,44 @@ def require_name(name: str, of: str = "a party") -> None:
 
 @dataclass(frozen=True)
 class PublicIdentity:
-    """What a party hands to the others: its name, its public key (hexadecimal) and its certificate (PEM)."""
+    """What a party hands to the others: its name, its public key (hexadecimal), and the proof that it has that key.
+
+    `certificate` stands in files and agreements of version 0.1 in place of the proof. It is kept, so that agreements
+    keep their fingerprints, and not used.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     name: str
     public_key: str
-    certificate: str
+    proof: str = ""
+    certificate: str = ""
 
     def __post_init__(self) -> None:
         require_name(self.name)
-        _require_certificate(self.certificate, self.name, self.public_key)
+        if not PUBLIC_KEY.fullmatch(self.public_key):
+            raise InputError(f"The public key of '{self.name}' is not 64 hexadecimal digits. Got {self.public_key!r}.")
+        if not self.certificate and not is_signed(_claim(self.name), self.proof, self.public_key):
+            raise InputError(
+                f"Nothing proves that '{self.name}' has the key {self.public_key[:16]}…: it has not signed the proof."
+            )
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """All fields but the proof or the certificate, whichever there is none of."""
+        values: dict[str, Any] = write(self)
+        return {name: value for name, value in values.items() if value or name not in ("proof", "certificate")}
+
+    @classmethod
+    def prove(cls, name: str, signer: Signer) -> PublicIdentity:
+        """The public identity of who has this signer."""
+        require_name(name)
+        return cls(name, signer.public_key, signer.sign(_claim(name)))
 
     @classmethod
     def read(cls, path: str | Path) -> PublicIdentity:
-        """Read `<name>.party.json`; a certificate of another key or of another name is refused."""
-        return read_document(cls, Path(path), "a party's public identity (<name>.party.json)")
+        """Read `<name>.party.json`; one whose key does not vouch for the name is refused."""
+        return read_document(cls, Path(path), _WHAT)
 
     def write(self, path: str | Path) -> Path:
         """Write the file to hand to the others."""
@@ -52,16 +78,17 @@ class PublicIdentity:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who a party is: only who has the folder can sign and speak as this party."""
+    """Who a party is: only who has the folder, and the passphrase of its key, can sign and speak as this party."""
 
     name: str
     signer: Signer
-    certificate: str
     folder: Path
 
     @classmethod
-    def at(cls, folder: str | Path, name: str) -> Identity:
+    def at(cls, folder: str | Path, name: str, passphrase: Passphrase | None = None) -> Identity:
         """The identity `name` in the folder; made there at first use, with `<name>.party.json` for the others.
+
+        A new key is encrypted with the passphrase, if there is one.
 
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
@@ -76,10 +103,8 @@ class Identity:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(folder / ".identity.lock"):  # two that begin at once make one identity
-                if not (folder / CERTIFICATE).exists():
-                    Signer.at(folder / KEY)
-                    with replace_file(folder / CERTIFICATE) as unfinished:
-                        unfinished.write_text(_sign_own_certificate(name, folder / KEY))
+                if not is_identity(folder):
+                    PublicIdentity.prove(name, Signer.at(folder / KEY, passphrase)).write(folder / PUBLIC)
                 found = cls.read(folder)
         except OSError as error:
             raise GovernError(f"No identity can be made in '{folder}': {error.strerror}.") from error
@@ -87,27 +112,23 @@ class Identity:
             raise GovernError(
                 f"'{folder}' is the folder of '{found.name}', not of '{name}'. Each party has a folder of its own."
             )
-        handed = folder / f"{name}.party.json"
-        if not handed.exists() or PublicIdentity.read(handed) != found.public:
-            found.public.write(handed)
+        found.hand_over()
         return found
 
     @classmethod
     def read(cls, folder: str | Path) -> Identity:
-        """The identity that is in the folder."""
+        """The identity that is in the folder. Where its key is encrypted, the passphrase is looked for or asked for."""
         folder = Path(folder)
-        for file in (KEY, CERTIFICATE):
-            if not (folder / file).is_file():
-                raise GovernError(f"'{folder}' holds no identity: there is no '{file}'. Say: modelkeep govern init.")
+        if not is_identity(folder) or not (folder / KEY).is_file():
+            missing = KEY if is_identity(folder) else PUBLIC
+            raise GovernError(f"'{folder}' holds no identity: there is no '{missing}'. Say: modelkeep govern init.")
         signer = Signer.at(folder / KEY)
-        text = (folder / CERTIFICATE).read_text("utf-8", "replace")
-        try:
-            name = "".join(_read_certificate(text)[1][:1])
-            require_name(name)
-            _require_certificate(text, name, signer.public_key)
-        except InputError as error:
-            raise GovernError(f"'{folder / CERTIFICATE}' does not fit '{folder / KEY}': {error}") from error
-        return cls(name, signer, text, folder)
+        if not (folder / PUBLIC).is_file():
+            PublicIdentity.prove(_old_name(folder / _OLD), signer).write(folder / PUBLIC)
+        public = read_public(folder)
+        if public.public_key != signer.public_key:
+            raise GovernError(f"'{folder / PUBLIC}' does not fit '{folder / KEY}': it is of another key.")
+        return cls(public.name, signer, folder)
 
     @property
     def public_key(self) -> str:
@@ -117,81 +138,45 @@ class Identity:
     @property
     def public(self) -> PublicIdentity:
         """What the others get."""
-        return PublicIdentity(self.name, self.public_key, self.certificate)
+        return PublicIdentity.prove(self.name, self.signer)
 
     @property
     def key_file(self) -> Path:
-        """The private key (PEM), as TLS wants it."""
+        """The private key (PEM)."""
         return self.folder / KEY
 
-    @property
-    def certificate_file(self) -> Path:
-        """The certificate (PEM), as TLS wants it."""
-        return self.folder / CERTIFICATE
+    def hand_over(self) -> Path:
+        """The file for the others, which is written where it is not there or is an older one."""
+        handed = self.folder / f"{self.name}.party.json"
+        if not handed.exists() or PublicIdentity.read(handed) != self.public:
+            self.public.write(handed)
+        return handed
 
 
-def _sign_own_certificate(name: str, key_file: Path) -> str:
-    """A certificate that the key gives itself. It has no authority to issue other certificates."""
+def is_identity(folder: Path) -> bool:
+    """Whether the folder is a party's."""
+    return any((folder / file).is_file() for file in (PUBLIC, _OLD))
+
+
+def read_public(folder: Path) -> PublicIdentity:
+    """Whose folder it is. That takes no passphrase."""
+    if not (folder / PUBLIC).is_file():
+        return Identity.read(folder).public  # of version 0.1: then the key is not encrypted
+    return read_document(PublicIdentity, folder / PUBLIC, "a party's public identity")
+
+
+def _claim(name: str) -> bytes:
+    """What proves that a key is of the party of that name."""
+    return canonical({"is the key of": name})
+
+
+def _old_name(certificate: Path) -> str:
+    """The name in the certificate of version 0.1."""
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-    key = load_pem_private_key(key_file.read_bytes(), password=None)
-    assert isinstance(key, Ed25519PrivateKey)
-    itself = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    uses = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(itself)
-        .issuer_name(itself)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))  # the other machine's clock may be behind
-        .not_valid_after(now + VALID)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        .sign(key, None)
-    )
-    return made.public_bytes(Encoding.PEM).decode()
-
-
-def _read_certificate(text: str) -> tuple[str, list[str]]:
-    """The key and the names that a certificate is for, if it is one, alone, and signed by that same key."""
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import Encoding
     from cryptography.x509.oid import NameOID
 
     try:
-        found = x509.load_pem_x509_certificate(text.encode())
-        alone = found.public_bytes(Encoding.PEM).decode() == text
-        key = found.public_key()
-        names = [str(each.value) for each in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        for extension in found.extensions:
-            if isinstance(extension.value, x509.SubjectAlternativeName):
-                names += [str(each.value) for each in extension.value]
-        found.verify_directly_issued_by(found)
-    except InvalidSignature as error:
-        raise InputError("The certificate is not signed by its own key.") from error
-    except Exception as error:  # a dozen kinds, for all that a foreign file may hold
-        raise InputError(f"This is not a certificate in PEM, or it is damaged: {error}.") from error
-    if not alone:
-        raise InputError("There is more than one certificate in PEM.")
-    if not isinstance(key, Ed25519PublicKey):
-        raise InputError("The certificate is not of an Ed25519 key.")
-    return key.public_bytes_raw().hex(), names
-
-
-def _require_certificate(text: str, name: str, public_key: str) -> None:
-    """Refuse a certificate that is not of, by and for this very key and name."""
-    certified, names = _read_certificate(text)
-    if certified != public_key:
-        raise InputError(
-            f"The certificate of '{name}' is of another key ({certified}) than the one named ({public_key})."
-        )
-    if names != [name, name]:
-        raise InputError(f"The certificate of '{name}' names another party: {', '.join(map(repr, names))}.")
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        return str(found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
+    except Exception as error:  # a dozen kinds, for all that a damaged file may hold
+        raise GovernError(f"'{certificate}' cannot be read as the certificate of a party: {error}.") from error

@@ -99,11 +99,11 @@ def test_who_does_not_sign_changes_nothing(modelkeep: Run, tmp_path: Path, monke
 
 
 def test_the_keys_that_are_read_by_phone_are_those_of_init(modelkeep: Run, tmp_path: Path) -> None:
-    made = json.loads(modelkeep("govern", "init", "alice", "--json").out)
+    made = json.loads(modelkeep("govern", "init", "alice", "--no-passphrase", "--json").out)
     assert made["fingerprint"] == spoken(Identity.read(tmp_path / "alice").public_key)
     found(modelkeep)
     assert made["fingerprint"] in modelkeep("govern", "sign", "agreement.json", "--folder", "bob").out
-    assert made["fingerprint"] in modelkeep("govern", "init", "alice").out
+    assert made["fingerprint"] in modelkeep("govern", "init", "alice", "--no-passphrase").out
 
 
 def test_an_agreement_that_was_altered_after_a_signature_is_not_completed(modelkeep: Run, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_another_agreement_does_not_go_under_a_history(modelkeep: Run, tmp_path:
 
 def _draft(modelkeep: Run, *more: str, file: str = "drafted.json", data: str = "digits") -> Any:
     for name in ("alice", "bob"):
-        modelkeep("govern", "init", name)
+        modelkeep("govern", "init", name, "--no-passphrase")
     parties = ["--party", "alice/alice.party.json", "--party", "bob/bob.party.json"]
     listening = ["--address", "alice=192.0.2.1:7401", "--address", "bob=192.0.2.2:7401"]
     pieces = ["--cut", "conv1_pool", "--holders", "alice,bob", "--data", data]
@@ -231,7 +231,7 @@ def test_each_command_teaches_by_an_example(modelkeep: Run, verb: str) -> None:
 
 def test_a_folder_without_an_agreement_cannot_start_and_ctrl_c_stays_as_it_was(modelkeep: Run) -> None:
     before = signal.getsignal(signal.SIGINT)
-    modelkeep("govern", "init", "alice")
+    modelkeep("govern", "init", "alice", "--no-passphrase")
     for verb in ("serve", "status"):
         ran = modelkeep("govern", verb, "alice")
         assert ran.code in (2, 4)

@@ -76,7 +76,7 @@ class FalseBob:
         self._split, self._says, self._numbers = split, says, count(next(_STARTS))
         self._about: dict[str, Any] = {}
         self._identity = Identity.at(split.folders["bob"].path, "bob")
-        members = {party.name: party.certificate for party in split.agreement.parties}
+        members = {party.name: party.public_key for party in split.agreement.parties}
         endpoint = Endpoint(self._identity, members, wire=split.agreement.wire, on_refused=lambda text: None)
         self._listener = endpoint.listen(split.agreement.member("bob").address)
         threading.Thread(target=self._serve, daemon=True).start()

@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -14,13 +16,17 @@ from time import monotonic, sleep
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from modelkeep.core.errors import GovernError, InputError, PartyUnavailable, WireError
+from modelkeep.core.signing import Signer
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.wire import listener
+from modelkeep.govern.wire.certificate import issue_certificate, present_certificate
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.listener import Listener
@@ -48,7 +54,7 @@ class Meeting:
 
     def __init__(self, identities: dict[str, Identity], wire: Wire) -> None:
         self.refused: list[str] = []
-        members = {name: identities[name].certificate for name in ("alice", "bob")}
+        members = {name: identities[name].public_key for name in ("alice", "bob")}
         self.alice = Endpoint(identities["alice"], members, wire=wire, on_refused=self.refused.append)
         self.bob = Endpoint(identities["bob"], members, wire=wire, on_refused=self.refused.append)
         self.listener = self.bob.listen(LOOPBACK)
@@ -332,7 +338,7 @@ def stranger(address: str, context: ssl.SSLContext) -> None:
 
 def client_of(identity: Identity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_cert_chain(identity.certificate_file, identity.key_file)
+    present_certificate(context, identity)
     return context
 
 
@@ -342,47 +348,67 @@ def old_client_of(identity: Identity) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("who", ["nobody", "mallory", "mallory as alice", "issued by alice", "bob himself", "TLS 1.2"])
+STRANGERS = {
+    "nobody": "peer did not return a certificate",
+    "mallory": "certificate verify failed",
+    "mallory as alice": "certificate verify failed",
+    "issued by alice for bob": "issued by the key of 'alice' for another name: 'bob', 'bob'",
+    "issued by alice a month ago": "certificate verify failed",
+    "issued by alice for next month": "certificate verify failed",
+    "issued by alice's key of TLS": "certificate verify failed",
+    "bob himself": "certificate verify failed",
+    "TLS 1.2": "unsupported protocol",
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
 def test_a_stranger_is_refused_and_told_of(
     meeting: Meeting, identities: dict[str, Identity], tmp_path: Path, who: str
 ) -> None:
+    member = identities["alice"]
     contexts: dict[str, Callable[[], ssl.SSLContext]] = {
         "nobody": lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         "mallory": lambda: client_of(identities["mallory"]),
         "mallory as alice": lambda: client_of(Identity.at(tmp_path / "forged", "alice")),
-        "issued by alice": lambda: issued_by(identities["alice"], tmp_path),
+        "issued by alice for bob": lambda: issued_by(member, "bob", tmp_path),
+        "issued by alice a month ago": lambda: issued_by(member, "alice", tmp_path, days_ago=30),
+        "issued by alice for next month": lambda: issued_by(member, "alice", tmp_path, days_ago=-30),
+        "issued by alice's key of TLS": lambda: issued_by_tls_key(member, tmp_path),
         "bob himself": lambda: client_of(identities["bob"]),
-        "TLS 1.2": lambda: old_client_of(identities["alice"]),
+        "TLS 1.2": lambda: old_client_of(member),
     }
     stranger(meeting.listener.address, contexts[who]())
-    assert "was refused. The" in meeting.wait_for_refusals()
+    refusal = meeting.wait_for_refusals()
+    assert "was refused. The" in refusal
+    assert STRANGERS[who] in refusal
     with meeting.pair() as (alice, bob):
         assert (alice.peer, bob.peer) == ("bob", "alice")
 
 
-def issued_by(issuer: Identity, folder: Path) -> ssl.SSLContext:
-    """A certificate in Alice's name, of another key, that Alice's key has signed."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+def client_with(key: Ed25519PrivateKey, certificates: bytes, folder: Path) -> ssl.SSLContext:
+    """Somebody with this key and these certificates (PEM)."""
+    context, file = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), folder / "client.pem"
+    file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificates)
+    context.load_cert_chain(file)
+    return context
 
-    other = Identity.at(folder / "issued", "alice")
-    key, issuing = (load_pem_private_key(one.key_file.read_bytes(), None) for one in (other, issuer))
-    assert isinstance(key, Ed25519PrivateKey)
-    assert isinstance(issuing, Ed25519PrivateKey)
-    authority = x509.load_pem_x509_certificate(issuer.certificate.encode())
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(authority.subject)
-        .issuer_name(authority.subject)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(authority.not_valid_before_utc)
-        .not_valid_after(authority.not_valid_after_utc)
-        .sign(issuing, None)
-    )
-    other.certificate_file.write_bytes(made.public_bytes(Encoding.PEM) + issuer.certificate.encode())
-    return client_of(other)
+
+def issued_by(issuer: Identity, name: str, folder: Path, *, days_ago: int = 0) -> ssl.SSLContext:
+    """A certificate in the name of `name` that the issuer's key has signed."""
+    key = Ed25519PrivateKey.generate()
+    of, then = replace(issuer, name=name), datetime.now(UTC) - timedelta(days=days_ago)
+    certificate = issue_certificate(of, key.public_key().public_bytes_raw().hex(), now=then)
+    return client_with(key, certificate.public_bytes(Encoding.PEM), folder)
+
+
+def issued_by_tls_key(issuer: Identity, folder: Path) -> ssl.SSLContext:
+    """A certificate in Alice's name that a key of TLS has signed, for which Alice's key vouches."""
+    stolen, key = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    vouched = issue_certificate(issuer, stolen.public_key().public_bytes_raw().hex())
+    thief = replace(issuer, signer=Signer(stolen))
+    certificate = issue_certificate(thief, key.public_key().public_bytes_raw().hex())
+    chain = certificate.public_bytes(Encoding.PEM) + vouched.public_bytes(Encoding.PEM)
+    return client_with(key, chain, folder)
 
 
 def test_one_who_speaks_no_tls_is_refused(meeting: Meeting) -> None:
@@ -420,7 +446,7 @@ def test_of_too_many_dawdlers_the_first_are_pushed_out(meeting: Meeting, monkeyp
 
 def test_one_who_answers_in_another_name_is_refused(identities: dict[str, Identity]) -> None:
     refused: list[str] = []
-    members = {name: identity.certificate for name, identity in identities.items()}
+    members = {name: identity.public_key for name, identity in identities.items()}
     alice = Endpoint(identities["alice"], members, wire=Wire(), on_refused=refused.append)
     impostor = Endpoint(identities["mallory"], members, wire=Wire(), on_refused=lambda _: None)
     with closing(impostor.listen(LOOPBACK)) as there, pytest.raises(WireError, match="certificate verify failed"):

@@ -10,7 +10,7 @@ from modelkeep.cli.govern.advise import advise
 from modelkeep.cli.govern.consent import approve, pending, restore, withdraw
 from modelkeep.cli.govern.demo import demo
 from modelkeep.cli.govern.draft import draft, material
-from modelkeep.cli.govern.identity import init, sign
+from modelkeep.cli.govern.identity import init, passphrase, sign
 from modelkeep.cli.govern.inspect import audit, status
 from modelkeep.cli.govern.run import evaluate, infer, serve, train
 from modelkeep.cli.govern.weights import assemble, export, split
@@ -27,6 +27,7 @@ app = typer.Typer(
 EXAMPLES: dict[Callable[..., None], str] = {
     demo: "demo --data digits",
     init: "init alice",
+    passphrase: "passphrase alice",
     advise: "advise model.safetensors --data mnist",
     material: "material mine.npz",
     draft: "draft agreement.json --party alice.party.json --party bob.party.json --address alice=192.0.2.1:7401 "

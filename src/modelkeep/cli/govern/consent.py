@@ -117,7 +117,7 @@ def _opened(folder: Path) -> Iterator[ConsentState]:
     from modelkeep.govern.folder import Folder
 
     party = Folder(folder)
-    party.identity()
+    party.public()
     state = ConsentState(party.consent)
     try:
         yield state

@@ -1,4 +1,4 @@
-"""`modelkeep govern init` and `sign`: who a party is, and what it puts its name under."""
+"""`modelkeep govern init`, `passphrase` and `sign`: who a party is, and what it puts its name under."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from modelkeep.core.passphrase import Passphrase
     from modelkeep.govern.agreement.agreement import Agreement
     from modelkeep.govern.folder import Folder
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
+NoPassphrase = Annotated[bool, typer.Option("--no-passphrase", help="Leave the key open to all who can read the disk.")]
 AgreementFile = Annotated[Path, typer.Argument(help="The file with the agreement.")]
 
 
@@ -21,17 +23,20 @@ def init(
     name: Annotated[str, typer.Argument(help="The party's name: a-z, 0-9 and '-'.")],
     *,
     folder: Annotated[Path | None, typer.Option(help="Where the party keeps its things; its name by default.")] = None,
+    no_passphrase: NoPassphrase = False,
     as_json: Json = False,
 ) -> None:
     """Make a party's identity: a key that never leaves its folder, and a file to hand to the others.
 
-    Each party does this once, on its own machine. Done again, it only says the same again.
+    Each party does this once, on its own machine. Done again, it only says the same again. The key is encrypted with a
+    passphrase, which is asked for at the terminal. Without one, MODELKEEP_PASSPHRASE has it, or the file that
+    MODELKEEP_PASSPHRASE_FILE names; the same holds for every command that signs.
     """
-    from modelkeep.govern.identity import Identity
+    from modelkeep.govern.identity import Identity, is_identity
 
     place = folder if folder is not None else Path(name)
-    made = Identity.at(place, name)
-    handed = place / f"{name}.party.json"
+    made = Identity.at(place, name, None if is_identity(place) else _choose(f"the key of '{name}'", no_passphrase))
+    handed = made.hand_over()
     if as_json:
         told = {"party": name, "folder": str(place), "hand_over": str(handed), "public_key": made.public_key}
         typer.echo(json.dumps({**told, "fingerprint": spoken(made.public_key)}))
@@ -39,6 +44,41 @@ def init(
     typer.echo(f"'{name}' lives in {place}; the key there, {made.key_file.name}, is never handed to anybody.")
     typer.echo(f"Hand {handed} to the other parties, and compare the key's fingerprint with them by phone:")
     typer.echo(f"  {spoken(made.public_key)}")
+
+
+def passphrase(
+    folder: Annotated[Path, typer.Argument(help="The party's folder.")],
+    *,
+    no_passphrase: NoPassphrase = False,
+) -> None:
+    """Change the passphrase of a party's key, or give it one. The key itself stays the same.
+
+    The old one is looked for as by every command; the new one is asked for at the terminal, or MODELKEEP_NEW_PASSPHRASE
+    has it. A party that serves meanwhile goes on.
+    """
+    from modelkeep.core.key_file import is_encrypted, replace_passphrase
+    from modelkeep.govern.folder import Folder
+
+    identity = Folder(folder).identity()
+    new = _choose(f"the key of '{identity.name}'", no_passphrase, replaces=is_encrypted(identity.key_file))
+    replace_passphrase(identity.key_file, new)
+    typer.echo(
+        f"The key of '{identity.name}' {'has no passphrase any more' if new is None else 'has a new passphrase'}."
+    )
+
+
+def _choose(what: str, none: bool, *, replaces: bool = False) -> Passphrase | None:
+    """A new passphrase; none only where that was asked for."""
+    from modelkeep.core.errors import InputError
+    from modelkeep.core.passphrase import NEW, VARIABLE, choose_passphrase
+
+    chosen = None if none else choose_passphrase(what, replaces=replaces)
+    if chosen is None and not none:
+        raise InputError(
+            f"There is no terminal to ask for the passphrase of {what}. Set {NEW if replaces else VARIABLE}, or say "
+            "--no-passphrase: then all who can read the disk can sign with it."
+        )
+    return chosen
 
 
 def sign(

@@ -96,7 +96,7 @@ def _standing(party: Folder) -> dict[str, Any]:
     from modelkeep.govern.ledger import Event, read_ledger
     from modelkeep.govern.ledger.statements import Account
 
-    identity, agreement = party.identity(), Agreement.read(party.agreement)
+    identity, agreement = party.public(), Agreement.read(party.agreement)
     found: dict[str, Any] = {"party": identity.name, "agreement": agreement.name, "signed": len(agreement.signatures)}
     found |= {"entries": 0, "committed": 0, "updates": 0, "sent": 0, "received": 0, "passes": [], "events": []}
     found |= {"given_up": {}, "left": dict(agreement.policy(identity.name).most)}

@@ -74,7 +74,7 @@ def export(
 
     check_out(out)
     party = Folder(folder)
-    name, agreed = party.identity().name, party.signed_agreement()
+    name, agreed = party.public().name, party.signed_agreement()
     written = {"ledger": out / f"{name}.ledger.jsonl"}
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -115,14 +115,13 @@ def assemble(
 def _owner(folder: Path) -> str:
     """Whose folder it is; one that is not there yet bears the party's name."""
     from modelkeep.core.errors import GovernError
-    from modelkeep.govern.folder import Folder
+    from modelkeep.govern.identity import is_identity, read_public
 
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise GovernError(f"'{folder}' cannot be made: {error.strerror}.") from error
-    party = Folder(folder)
-    return party.identity().name if (folder / "certificate.pem").exists() else folder.resolve().name
+    return read_public(folder).name if is_identity(folder) else folder.resolve().name
 
 
 def _dealt(agreed: Agreement, model: str) -> Model:

@@ -28,7 +28,7 @@ from modelkeep.govern.agreement.terms import (
     require_training,
 )
 from modelkeep.govern.documents import read_document, write_document
-from modelkeep.govern.identity import Identity, require_name
+from modelkeep.govern.identity import Identity, PublicIdentity, require_name
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training.recipe import Recipe
 
@@ -153,13 +153,13 @@ class Agreement:
         except GovernError as error:
             raise InputError(f"The policy of '{name}' cannot be agreed on. {error}") from error
 
-    def require_member(self, identity: Identity) -> Member:
-        """The party that this identity is; another key or certificate under the same name is refused."""
+    def require_member(self, identity: Identity | PublicIdentity) -> Member:
+        """The party that this identity is; another key under the same name is refused."""
         member = self.member(identity.name)
-        if (member.public_key, member.certificate) != (identity.public_key, identity.certificate):
+        if member.public_key != identity.public_key:
             raise GovernError(
-                f"The agreement '{self.name}' names another key or certificate for '{identity.name}' than those in "
-                f"'{identity.folder}'. Was it drafted with an old {identity.name}.party.json?"
+                f"The agreement '{self.name}' names another key for '{identity.name}' ({member.public_key[:16]}…) than "
+                f"this one ({identity.public_key[:16]}…). Was it drafted with an old {identity.name}.party.json?"
             )
         return member
 

@@ -64,7 +64,7 @@ def draft(
         data=data,
         labels=labels,
         recipe=recipe,
-        parties=tuple(Member(p.name, p.public_key, p.certificate, addresses[p.name]) for p in parties),
+        parties=tuple(Member(p.name, p.public_key, p.proof, p.certificate, address=addresses[p.name]) for p in parties),
         objective=objective,
         seed=seed,
         wire=wire if wire is not None else Wire(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pydantic import ConfigDict
@@ -25,7 +25,7 @@ SIGNATURE = re.compile(r"[0-9a-f]{128}")
 class Member(PublicIdentity):
     """A party to an agreement: its public identity, and where it listens ("host:port")."""
 
-    address: str
+    address: str = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

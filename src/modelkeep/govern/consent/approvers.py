@@ -19,6 +19,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 from modelkeep.core.errors import ConsentPending, ConsentRefused
+from modelkeep.core.passphrase import SECRETS
 from modelkeep.core.signing import canonical
 from modelkeep.govern.passes import Pass
 
@@ -34,7 +35,12 @@ def ask_command(command: tuple[str, ...], of: Pass, timeout: float) -> None:
         asked.seek(0)
         try:
             process = subprocess.Popen(
-                command, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdin=asked,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={name: value for name, value in os.environ.items() if name not in SECRETS},
             )
         except OSError as error:
             raise ConsentPending(f"The approver's command cannot be started: {error.strerror or error}.") from error

@@ -50,7 +50,7 @@ class Link:
         with TemporaryDirectory() as folder:
             names = ("before", "behind")
             one, other = (Identity.at(Path(folder) / name, name) for name in names)
-            members = {party.name: party.certificate for party in (one, other)}
+            members = {party.name: party.public_key for party in (one, other)}
             ends = [Endpoint(party, members, wire=Wire(), on_refused=lambda _: None) for party in (one, other)]
             listener = ends[1].listen("127.0.0.1:0")
             echo = Thread(target=_echo, args=(listener,), daemon=True)

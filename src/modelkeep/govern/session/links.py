@@ -35,7 +35,7 @@ class Links:
 
     def __init__(self, agreement: Agreement, identity: Identity, on_refused: Callable[[str], None]) -> None:
         self._agreement, self._identity, self._on_refused = agreement, identity, on_refused
-        members = {party.name: party.certificate for party in agreement.parties}
+        members = {party.name: party.public_key for party in agreement.parties}
         self._endpoint = Endpoint(identity, members, wire=agreement.wire, on_refused=on_refused)
         self._inbox: Queue[_Arrival] = Queue(_WAITING)
         self._open: dict[str, Connection] = {}

@@ -1,1 +1,1 @@
-"""Wire: typed frames of raw tensor bytes between parties, over mutual TLS with pinned certificates."""
+"""Wire: typed frames of raw tensor bytes between parties, over mutual TLS with pinned keys."""
