@@ -1,31 +1,65 @@
-"""The peer of `govern`: a network split between two processes by hand, over gRPC with mutual TLS and nothing else."""
+"""The peers of `govern`: a network split between two processes by hand, without consents, digests, ledgers or checks.
+
+`bare` sends the tensors' bytes over plain sockets: the floor of any split. `grpc` sends them over gRPC with mutual TLS,
+the usual choice. Both take the step in micro-batches where they are told to, as the governed one does.
+"""
 
 from __future__ import annotations
 
 import datetime
 import multiprocessing
 import os
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import cycle
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from modelkeep import Data
 
-LARGE: list[tuple[str, Any]] = [
+_BUFFER = 4 << 20  # bytes of a socket's buffer: a batch fits, so sending does not wait for the other side
+_LARGE: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", 1 << 28),
     ("grpc.max_receive_message_length", 1 << 28),
     ("grpc.http2.max_frame_size", (1 << 24) - 1),
     ("grpc.http2.lookahead_bytes", 1 << 24),
     ("grpc.http2.write_buffer_size", 1 << 24),
 ]
+
+Send = Callable[[Tensor], None]
+Receive = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What both processes train by."""
+
+    batch: int
+    parts: int
+    rate: float
+    momentum: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What crosses in one micro-batch."""
+        return (self.batch // self.parts, 16, 14, 14)
+
+    def optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+        """The optimizer of one half."""
+        return torch.optim.SGD(module.parameters(), lr=self.rate, momentum=self.momentum)
+
+    def rows(self, n: int) -> Iterator[tuple[Tensor, ...]]:
+        """The rows of each step, by micro-batch, for ever."""
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+        return cycle([batch.split(self.batch // self.parts) for batch in order.split(self.batch)])
 
 
 def cut_by_hand() -> tuple[nn.Sequential, nn.Sequential]:
@@ -44,68 +78,132 @@ def cut_by_hand() -> tuple[nn.Sequential, nn.Sequential]:
 
 
 @contextmanager
-def by_grpc(data: Data, batch: int, rate: float, momentum: float) -> Iterator[Callable[[], None]]:
+def split_by_hand(kind: Literal["bare", "grpc"], data: Data, training: Training) -> Iterator[Callable[[], None]]:
     """A step, the second half of it in another process."""
-    import grpc
-
-    key, certificate = _certificate()
     context = multiprocessing.get_context("spawn")
     ports = context.SimpleQueue()
-    other = context.Process(target=_serve, args=(ports, key, certificate, data.y, batch, rate, momentum), daemon=True)
+    key, certificate = _certificate()
+    serve = _serve_bare if kind == "bare" else _serve_grpc
+    other = context.Process(target=serve, args=(ports, data.y, training, key, certificate), daemon=True)
     other.start()
-    channel = grpc.secure_channel(
-        f"localhost:{ports.get()}", grpc.ssl_channel_credentials(certificate, key, certificate), options=LARGE
-    )
-    outgoing: SimpleQueue[bytes | None] = SimpleQueue()
-    incoming: Any = channel.stream_stream("/split/step", None, None)(iter(outgoing.get, None))
-    first = cut_by_hand()[0].train()
-    optimizer = torch.optim.SGD(first.parameters(), lr=rate, momentum=momentum)
-    order = cycle(torch.split(_order(len(data)), batch))
-
-    def step() -> None:
-        optimizer.zero_grad()
-        z = first(data.x.index_select(0, next(order)))
-        outgoing.put(z.detach().numpy().tobytes())
-        gradient = torch.from_numpy(np.frombuffer(next(incoming), np.float32).copy()).view_as(z)
-        torch.autograd.backward(z, gradient)
-        optimizer.step()
-
+    connect = _connect_bare if kind == "bare" else _connect_grpc
     try:
-        yield step
+        with connect(ports.get(), training, key, certificate) as (send, receive):
+            yield _first_half(data.x, training, send, receive)
     finally:
-        outgoing.put(None)
-        channel.close()
         other.kill()
         other.join()
 
 
-def _order(n: int) -> torch.Tensor:
-    return torch.randperm(n, generator=torch.Generator().manual_seed(0))
+def _first_half(x: Tensor, training: Training, send: Send, receive: Receive) -> Callable[[], None]:
+    first = cut_by_hand()[0].train()
+    optimizer = training.optimizer(first)
+    batches = training.rows(len(x))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        left = []
+        for rows in next(batches):
+            left.append(first(x.index_select(0, rows)))
+            send(left[-1].detach())
+        for z in left:
+            torch.autograd.backward(z, receive())
+        optimizer.step()
+
+    return step
 
 
-def _serve(
-    ports: Any, key: bytes, certificate: bytes, y: torch.Tensor, batch: int, rate: float, momentum: float
-) -> None:
-    import grpc
-
+def _second_half(y: Tensor, training: Training) -> Callable[[Receive], Iterator[Tensor]]:
+    """A step that gives the gradients, one micro-batch after the other, and updates its weights after the last."""
     torch.set_num_threads(1)
     if (os.cpu_count() or 1) >= 2:
         os.sched_setaffinity(0, {1})  # a core of its own
     second = cut_by_hand()[1].train()
-    optimizer = torch.optim.SGD(second.parameters(), lr=rate, momentum=momentum)
-    order = torch.split(_order(len(y)), batch)
+    optimizer = training.optimizer(second)
+    batches = training.rows(len(y))
 
-    def step(messages: Iterator[bytes], _: Any) -> Iterator[bytes]:
-        for number, message in enumerate(messages):
-            optimizer.zero_grad()
-            z = torch.from_numpy(np.frombuffer(message, np.float32).copy()).view(batch, 16, 14, 14).requires_grad_()
-            torch.autograd.backward(cross_entropy(second(z), y.index_select(0, order[number % len(order)])))
+    def step(receive: Receive) -> Iterator[Tensor]:
+        optimizer.zero_grad()
+        for rows in next(batches):
+            z = receive().requires_grad_()
+            torch.autograd.backward(cross_entropy(second(z), y.index_select(0, rows)) / training.parts)
             assert z.grad is not None
-            yield z.grad.numpy().tobytes()
-            optimizer.step()
+            yield z.grad
+        optimizer.step()
 
-    server = grpc.server(ThreadPoolExecutor(2), options=LARGE)
-    handler = grpc.stream_stream_rpc_method_handler(step)
+    return step
+
+
+def _to_bytes(tensor: Tensor) -> Any:
+    return tensor.contiguous().numpy().data.cast("B")
+
+
+def _on_socket(line: socket.socket, shape: tuple[int, ...]) -> tuple[Send, Receive]:
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        line.setsockopt(socket.SOL_SOCKET, buffer, _BUFFER)
+
+    def receive() -> Tensor:
+        tensor = torch.empty(shape)
+        rest = memoryview(_to_bytes(tensor))
+        while rest:
+            came = line.recv_into(rest)
+            if not came:
+                raise EOFError
+            rest = rest[came:]
+        return tensor
+
+    return lambda tensor: line.sendall(_to_bytes(tensor)), receive
+
+
+@contextmanager
+def _connect_bare(port: int, training: Training, *_: bytes) -> Iterator[tuple[Send, Receive]]:
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        yield _on_socket(line, training.shape)
+
+
+def _serve_bare(ports: Any, y: Tensor, training: Training, *_: bytes) -> None:
+    step = _second_half(y, training)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ports.put(listener.getsockname()[1])
+        line, _address = listener.accept()
+        with line:
+            send, receive = _on_socket(line, training.shape)
+            while True:
+                for gradient in step(receive):
+                    send(gradient)
+
+
+@contextmanager
+def _connect_grpc(port: int, training: Training, key: bytes, certificate: bytes) -> Iterator[tuple[Send, Receive]]:
+    import grpc
+
+    credentials = grpc.ssl_channel_credentials(certificate, key, certificate)
+    channel = grpc.secure_channel(f"localhost:{port}", credentials, options=_LARGE)
+    outgoing: SimpleQueue[bytes | None] = SimpleQueue()
+    incoming: Any = channel.stream_stream("/split/step", None, None)(iter(outgoing.get, None))
+    try:
+        yield lambda tensor: outgoing.put(bytes(_to_bytes(tensor))), lambda: _from_bytes(next(incoming), training)
+    finally:
+        outgoing.put(None)
+        channel.close()
+
+
+def _from_bytes(message: bytes, training: Training) -> Tensor:
+    return torch.from_numpy(np.frombuffer(message, np.float32).copy()).view(training.shape)
+
+
+def _serve_grpc(ports: Any, y: Tensor, training: Training, key: bytes, certificate: bytes) -> None:
+    import grpc
+
+    step = _second_half(y, training)
+
+    def answer(messages: Iterator[bytes], _: Any) -> Iterator[bytes]:
+        while True:
+            yield from (bytes(_to_bytes(each)) for each in step(lambda: _from_bytes(next(messages), training)))
+
+    server = grpc.server(ThreadPoolExecutor(2), options=_LARGE)
+    handler = grpc.stream_stream_rpc_method_handler(answer)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("split", {"step": handler}),))
     credentials = grpc.ssl_server_credentials([(key, certificate)], certificate, require_client_auth=True)
     ports.put(server.add_secure_port("127.0.0.1:0", credentials))

@@ -1,8 +1,9 @@
 """What a step costs when two parties hold the network, with consent, ledgers and mutual TLS, one thread each.
 
-Floor: the same step by hand in one process with one thread. Peer: the same split by hand over gRPC with mutual TLS, the
-usual choice, without consents, digests or ledgers. All take turns in one run, each process on a core of
-its own, and the median step counts. `wire_share_of_step` is the time from
+Floor: the same step by hand in one process with one thread, and the same split by hand over plain sockets: what
+governance itself costs is ours over that one. Peer: the same split by hand over gRPC with mutual TLS, the usual choice.
+Neither split by hand has consents, digests, ledgers or checks. All take turns in one run, each process on a core of its
+own, and the median step counts. `wire_share_of_step` is the time from
 handing a message over to be sent until the other process has its tensors, summed over a step (the clock is the
 machine's). The paper quotes more than 1000 times for homomorphic encryption and more than 24 for multi-party
 computation.
@@ -28,7 +29,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from _measure import arguments, report
-from _split_by_hand import by_grpc, cut_by_hand
+from _split_by_hand import Training, cut_by_hand, split_by_hand
 from modelkeep import Data, Model
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.agreement.draft import draft
@@ -228,13 +229,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root, ExitStack() as stack:
         leader, bob_waits = stack.enter_context(governed(Path(root) / "whole", data, chosen.seed, 1))
         pipelined, _ = stack.enter_context(governed(Path(root) / "parts", data, chosen.seed, PARTS))
-        peer = stack.enter_context(by_grpc(data, BATCH, RATE, MOMENTUM))
+        whole, in_parts = (Training(BATCH, parts, RATE, MOMENTUM) for parts in (1, PARTS))
         rivals: dict[str, Step] = {
             "one process": one_process(data, 1),
             "split": step_of(leader),
+            "bare": stack.enter_context(split_by_hand("bare", data, whole)),
+            "grpc": stack.enter_context(split_by_hand("grpc", data, whole)),
             "two threads": one_process(data, 2),
             "pipelined": step_of(pipelined),
-            "grpc by hand": peer,
+            "bare, pipelined": stack.enter_context(split_by_hand("bare", data, in_parts)),
+            "grpc, pipelined": stack.enter_context(split_by_hand("grpc", data, in_parts)),
         }
         seconds = median_steps(rivals)
         link = leader.party.links.connection_to("bob")
@@ -258,7 +262,12 @@ def main() -> None:
             "two_threads_over_one": seconds["two threads"] / one,
             "activations_ms": 1e3 * activations,
             "gradients_ms": 1e3 * gradients,
-            "peer_grpc_by_hand_over_one_process": seconds["grpc by hand"] / one,
+            "governance_over_bare_split": seconds["split"] / seconds["bare"],
+            "governance_over_bare_split_pipelined": seconds["pipelined"] / seconds["bare, pipelined"],
+            "bare_split_over_one_process": seconds["bare"] / one,
+            "bare_split_pipelined_over_one_thread": seconds["bare, pipelined"] / one,
+            "peer_grpc_by_hand_over_one_process": seconds["grpc"] / one,
+            "peer_grpc_by_hand_pipelined_over_one_thread": seconds["grpc, pipelined"] / one,
             "paper, quoted: homomorphic encryption, at least": 1000,
             "paper, quoted: multi-party computation, at least": 24,
         },
