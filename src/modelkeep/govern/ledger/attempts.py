@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from modelkeep.core.errors import GovernError
@@ -13,7 +13,7 @@ from modelkeep.core.signing import canonical
 from modelkeep.govern.ledger.entry import Crossing, Entry, Event
 from modelkeep.govern.ledger.file import LedgerFile
 from modelkeep.govern.ledger.reader import parse
-from modelkeep.govern.passes import Pass, read
+from modelkeep.govern.passes import Pass, read, values_of
 
 End = Literal["committed", "given up", "lost"]
 
@@ -161,7 +161,7 @@ class Attempts:
 
 
 def _write_crossings(crossings: Sequence[Crossing]) -> str:
-    return canonical([asdict(crossing) for crossing in crossings]).decode()
+    return canonical([values_of(crossing) for crossing in crossings]).decode()
 
 
 def _key(of: Pass) -> str:

@@ -6,13 +6,13 @@ Each entry and each event names the hash of the one before it, and the party sig
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, Self
 
 from modelkeep.core.signing import Signer, canonical, is_signed
-from modelkeep.govern.passes import Consent, Pass
+from modelkeep.govern.passes import Consent, Pass, values_of
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Entry:
     def _body(self) -> bytes:
         """All but the signature, as it is hashed."""
         body: dict[str, Any] = {
-            "of": _plain(self.of),
+            "of": values_of(self.of),
             "consents": [consent.values() for consent in self.consents],
-            "sent": [_plain(crossing) for crossing in self.sent],
-            "received": [_plain(crossing) for crossing in self.received],
+            "sent": [values_of(crossing) for crossing in self.sent],
+            "received": [values_of(crossing) for crossing in self.received],
             "previous": self.previous,
         }
         if self.metrics:  # an entry of version 0.1 has none, and keeps its hash
@@ -120,7 +120,7 @@ class Event:
     @cached_property
     def hash(self) -> str:
         """The SHA-256 of all but the signature."""
-        content = self._content()
+        content = values_of(self)
         del content["signature"]
         return sha256(canonical(content)).hexdigest()
 
@@ -147,10 +147,7 @@ class Event:
 
     def line(self) -> str:
         """The one line of JSON as which it is kept."""
-        return canonical(self._content()).decode()
-
-    def _content(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return canonical(values_of(self)).decode()
 
 
 def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signer) -> str:
@@ -161,11 +158,3 @@ def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signe
 def _is_sealed(kind: Literal["entry", "event"], digest: str, signature: str, party: str, public_key: str) -> bool:
     """Whether the party signed this entry or event."""
     return is_signed(canonical({kind: digest, "party": party}), signature, public_key)
-
-
-def _plain(record: Pass | Crossing) -> dict[str, Any]:
-    """As `asdict`, but five times as fast, since these records hold no others: an entry is made at every pass."""
-    return {name: getattr(record, name) for name in _NAMES[type(record)]}
-
-
-_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in (Pass, Crossing)}

@@ -8,7 +8,7 @@ from typing import Any
 
 from modelkeep.core.errors import WireError
 from modelkeep.govern.ledger.entry import Event
-from modelkeep.govern.passes import read
+from modelkeep.govern.passes import read, values_of
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,10 @@ class Receipt:
 
     party: str
     event: Event
+
+    def values(self) -> dict[str, Any]:
+        """What is written of it."""
+        return {"party": self.party, "event": values_of(self.event)}
 
     def check(self, public_key: str) -> None:
         """Refuse what the party has not signed."""
@@ -32,14 +36,22 @@ def read_receipts(values: Any) -> list[Receipt]:
 
 
 def require_statements(
-    receipts: Sequence[Receipt], kind: str, keys: Mapping[str, str], values: Mapping[str, Any]
+    receipts: Sequence[Receipt],
+    kind: str,
+    keys: Mapping[str, str],
+    values: Mapping[str, Any],
+    own: Receipt | None = None,
 ) -> None:
-    """Refuse anything but one statement of this kind and of these values from every party, each signed by it."""
+    """Refuse anything but one statement of this kind and of these values from every party, each signed by it.
+
+    The party that asks knows its `own` without looking at the signature.
+    """
     names = sorted(receipt.party for receipt in receipts)
     if names != sorted(keys):
         raise WireError(f"Every party must state '{kind}'. Statements came of {', '.join(names) or 'none'}.")
     for receipt in receipts:
-        require_statement(receipt, kind, keys, values)
+        if receipt != own:
+            require_statement(receipt, kind, keys, values)
 
 
 def require_statement(receipt: Receipt, kind: str, keys: Mapping[str, str], values: Mapping[str, Any]) -> None:

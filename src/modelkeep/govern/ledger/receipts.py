@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from typing import Protocol
 
 from modelkeep.core.errors import GovernError
@@ -34,7 +33,7 @@ class Receipts:
             for receipt in receipts:
                 if receipt.party == self._ledger.party:
                     continue
-                line = canonical(asdict(receipt)).decode()
+                line = canonical(receipt.values()).decode()
                 place = (receipt.party, receipt.event.number)
                 kept = self._file.rows("SELECT line FROM receipts WHERE party = ? AND number = ?", *place)
                 if kept and kept[0][0] != line:

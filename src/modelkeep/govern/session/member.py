@@ -10,12 +10,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
 from modelkeep.govern.ledger.receipt import Receipt, read_receipts
-from modelkeep.govern.passes import Consent, Pass, read, read_consent, read_pass
+from modelkeep.govern.passes import Consent, Pass, read, read_consent, read_pass, values_of
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.messages import (
     answer_question,
@@ -53,7 +52,7 @@ class RemoteParty:
 
     def settle(self, standings: Sequence[Standing]) -> Future[None]:
         """See `SessionSeat`."""
-        told = [{"receipt": asdict(each.receipt), "proof": _write_receipts(each.proof)} for each in standings]
+        told = [{"receipt": each.receipt.values(), "proof": _write_receipts(each.proof)} for each in standings]
         return self._ask("settle", {"standings": told}, lambda answer: None)
 
     def close(self, step: int, committed: int) -> Future[str]:
@@ -63,11 +62,11 @@ class RemoteParty:
 
     def ask(self, of: Pass) -> Future[Consent]:
         """See `PassSeat`."""
-        return self._ask("ask", {"pass": asdict(of)}, lambda answer: read_consent(answer.header.get("consent", {})))
+        return self._ask("ask", {"pass": values_of(of)}, lambda answer: read_consent(answer.header.get("consent", {})))
 
     def begin(self, of: Pass, consents: Sequence[Consent]) -> Future[Receipt]:
         """See `PassSeat`."""
-        told = {"pass": asdict(of), "consents": [consent.values() for consent in consents]}
+        told = {"pass": values_of(of), "consents": [consent.values() for consent in consents]}
         return self._ask("begin", told, lambda answer: read_receipt(answer, self.name))
 
     def clear(self, receipts: Sequence[Receipt]) -> None:
@@ -100,7 +99,7 @@ class RemoteParty:
 
 
 def _write_receipts(receipts: Sequence[Receipt]) -> list[dict[str, Any]]:
-    return [asdict(receipt) for receipt in receipts]
+    return [receipt.values() for receipt in receipts]
 
 
 def _read_standing(values: Any, name: str | None = None) -> Standing:
@@ -198,12 +197,12 @@ def _answer(party: Party, connection: Connection, message: Message, *, leads: bo
             raise GovernError(f"'{peer}' opens a session without saying which.")
         standing = sessions.open(session, peer, str(message.header.get("agreement"))).result()
         party.links.use(connection)
-        return {"receipt": asdict(standing.receipt), "proof": _write_receipts(standing.proof)}
+        return {"receipt": standing.receipt.values(), "proof": _write_receipts(standing.proof)}
     if not leads:
         raise WireError(f"'{peer}' does not lead this session.")
     if message.kind == "begin":
         of = read_pass(message.header.get("pass", {}))
-        return {"receipt": asdict(party.passes.begin(of, read_consents(message)).result())}
+        return {"receipt": party.passes.begin(of, read_consents(message)).result().values()}
     if message.kind == "settle":
         standings = message.header.get("standings")
         if not isinstance(standings, list):
@@ -230,7 +229,7 @@ def _report(passes: PassParticipant, of: Pass, prepared: Future[Receipt]) -> Non
 
     def send(done: Future[Receipt]) -> None:  # on the ledger writer's thread
         try:
-            header = {"session": session, "number": of.number, "receipt": asdict(done.result())}
+            header = {"session": session, "number": of.number, "receipt": done.result().values()}
             passes.links.send(leader, Message("prepared", header))
         except GovernError as error:
             _send_trouble(passes, leader, session, error)

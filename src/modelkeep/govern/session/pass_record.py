@@ -89,7 +89,7 @@ class PassRecord:
     def clear(self, receipts: Sequence[Receipt]) -> None:
         """Let things cross, once every party has stated its intent to make this very attempt."""
         attempt = self._require_attempt("be cleared")
-        require_statements(receipts, "intent", self._keys, attempt.values)
+        require_statements(receipts, "intent", self._keys, attempt.values, self.intent)
         self._ledger.receipts.keep(receipts)
         self.cleared = True
 
@@ -112,7 +112,7 @@ class PassRecord:
         attempt = self._require_attempt("be committed")
         if attempt.of.number != number or self.prepared is None:
             raise WireError(f"Pass {number} cannot be committed: '{self._name}' has not prepared it in this session.")
-        require_statements(receipts, "prepared", self._keys, attempt.values)
+        require_statements(receipts, "prepared", self._keys, attempt.values, self.prepared)
         with self._ledger.change():
             self._ledger.receipts.keep(receipts)
             self._ledger.commit(number)
@@ -144,7 +144,8 @@ class PassRecord:
                 f"{of} does not have the consent of all parties, only of {', '.join(names) or 'none'}."
             )
         for consent in consents:
-            consent.check(of, self._keys[consent.party])
+            if consent.party != self._name:  # the own one is compared with what was given
+                consent.check(of, self._keys[consent.party])
             if consent.session != self.session:
                 raise ConsentRefused(f"The consent of '{consent.party}' to {of} was given in another session.")
         own = next(consent for consent in consents if consent.party == self._name)
