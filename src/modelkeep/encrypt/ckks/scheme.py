@@ -17,9 +17,12 @@ from modelkeep.core.errors import EncryptError, MissingExtra
 from modelkeep.encrypt.ckks.parameters import Parameters
 
 try:
-    import tenseal.sealapi as seal
+    from tenseal import sealapi
 except ImportError as _missing:
     raise MissingExtra("encrypt", "tenseal", "Computing on encrypted data") from _missing
+
+seal = sealapi
+"""SEAL's own calls; TenSEAL's tensors, which stand above them, are not used."""
 
 Floats = npt.NDArray[np.float64]
 
