@@ -97,7 +97,7 @@ Lee2019 | Taesung Lee et al.; Juho Lee et al. | Defending against neural network
 Leino2018 | Klas Leino et al. | Influence-directed explanations for deep convolutional networks | ITC
 Leino2022 | Klas Leino | Identifying, Analyzing, and Addressing Weaknesses in Deep Networks | PhD thesis CMU-CS-22-104, Carnegie Mellon University
 Li2021 | Baiyu Li, Daniele Micciancio | On the security of homomorphic encryption on approximate numbers | EUROCRYPT
-Li2022 | Oscar Li et al.; Xuechen Li et al. | Label leakage and protection in two-party split learning; Large language models can be strong differentially private learners | ICLR; ICLR
+Li2022 | Oscar Li et al.; Xuechen Li et al.; Baiyu Li et al. | Label leakage and protection in two-party split learning; Large language models can be strong differentially private learners; Securing approximate homomorphic encryption using differential privacy | ICLR; ICLR; CRYPTO
 Lukas2022 | Nils Lukas et al. | SoK: how robust is image classification deep neural network watermarking? | S&P
 Luo2015 | Yan Luo et al. | Foveation-based mechanisms alleviate adversarial examples | arXiv 1511.06292
 Madry2018 | Aleksander Madry et al. | Towards deep learning models resistant to adversarial attacks | ICLR

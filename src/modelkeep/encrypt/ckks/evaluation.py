@@ -9,8 +9,8 @@ import numpy as np
 
 from modelkeep.core import progress
 from modelkeep.core.errors import EncryptError
+from modelkeep.encrypt.ckks.affine import Affine
 from modelkeep.encrypt.ckks.arithmetic import Arithmetic
-from modelkeep.encrypt.ckks.network import Affine
 from modelkeep.encrypt.ckks.packing import Diagonals, Gather
 from modelkeep.encrypt.ckks.scheme import Floats, Scheme, seal
 
@@ -123,7 +123,7 @@ class PackedProgram:
             weights, used = np.full_like(weights, 1 / factor), np.array([0])
         evaluator = self._scheme.evaluator
         total, product = seal.Ciphertext(), seal.Ciphertext()
-        for count, position in enumerate(used):
+        for count, position in enumerate(used.tolist()):
             weight = self._scheme.encode(float(weights[position]), level=level, scale=factor)
             evaluator.multiply_plain(values[position], weight, product if count else total)
             if count:

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from modelkeep.encrypt.ckks.affine import Affine, Network
 from modelkeep.encrypt.ckks.evaluation import PackedProgram, Program, SingleProgram
-from modelkeep.encrypt.ckks.network import Affine, Network
 from modelkeep.encrypt.ckks.noise import LARGEST, predict_packed, predict_single
 from modelkeep.encrypt.ckks.packing import Diagonals, Gather, diagonals, gather, power_above
 from modelkeep.encrypt.ckks.parameters import Parameters

@@ -10,7 +10,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import fx, nn
 from modelkeep.core.errors import EncryptError, ModelError
 from modelkeep.core.model import Model
 from modelkeep.core.slices.graphs import Untraceable, trace_graph
+from modelkeep.encrypt.ckks.affine import Affine, Network
 from modelkeep.encrypt.ckks.scheme import Floats
 from modelkeep.encrypt.polynomial import remedies
 
@@ -28,38 +28,6 @@ AFFINE = 1e-9  # a stretch of layers is affine if its map is right to this share
 _SQUARES = {torch.square, torch.ops.aten.square.default}
 _POWERS = {torch.pow, operator.pow, torch.ops.aten.pow.Tensor_Scalar}
 _PRODUCTS = {torch.mul, operator.mul, torch.ops.aten.mul.Tensor}
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """`weight @ x + bias` on flat vectors; `pattern` is where the layers' structure lets a weight differ from zero.
-
-    The pattern comes from the structure alone, not from the trained weights: a plan that shows it shows no weights.
-    """
-
-    name: str
-    weight: Floats
-    bias: Floats
-    pattern: np.ndarray[Any, np.dtype[np.bool_]]
-
-    def __call__(self, x: Floats) -> Floats:
-        """The map of each row of `x: (n, inputs)`."""
-        return x @ self.weight.T + self.bias
-
-
-@dataclass(frozen=True)
-class Network:
-    """Affine maps; after each but the last, every value is squared."""
-
-    maps: tuple[Affine, ...]
-
-    def values(self, x: Floats) -> list[Floats]:
-        """What each affine map gives for `x: (n, inputs)`, in float64 and in the clear; the last are the logits."""
-        found = []
-        for position, affine in enumerate(self.maps):
-            x = affine(np.square(x) if position else x)
-            found.append(x)
-        return found
 
 
 def read_network(model: Model) -> Network:

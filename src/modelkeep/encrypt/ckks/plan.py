@@ -13,15 +13,17 @@ from modelkeep.core.data import Data
 from modelkeep.core.errors import EncryptError
 from modelkeep.core.model import Model
 from modelkeep.core.results import Result, measured
+from modelkeep.encrypt.ckks.affine import Network
 from modelkeep.encrypt.ckks.calibration import Calibration, calibrate
 from modelkeep.encrypt.ckks.layout import Layout, Packing, lay_out
-from modelkeep.encrypt.ckks.network import Network, read_network
+from modelkeep.encrypt.ckks.network import read_network
 from modelkeep.encrypt.ckks.packing import Gather
 from modelkeep.encrypt.ckks.parameters import LARGEST_PRIME, SECURE_BITS, Parameters
 from modelkeep.encrypt.ckks.ranges import Ranges, find_ranges
 
 DEGREES = (4096, 8192, 16384, 32768)
 HEADS = (14, 10, 7)  # bits above the scale for the answer, the most comfortable first
+SPECIAL = 8  # bits of the last prime above the largest: the errors of keys are divided by it (see `Noise`)
 SCALES = (22, 40)  # fewest and most bits of the scale; beyond 40 nothing is gained over double precision's encoding
 
 
@@ -191,9 +193,11 @@ def _candidates(depth: int) -> Iterator[Parameters]:
     """Secure parameters of this depth, the smallest ring first; in each, the largest scale that fits."""
     for degree in DEGREES:
         for head in HEADS:
-            scale = min((SECURE_BITS[degree] - 2 * head) // (depth + 2), SCALES[1], LARGEST_PRIME - head)
+            room = SECURE_BITS[degree] - 2 * head - SPECIAL
+            scale = min(room // (depth + 2), SCALES[1], LARGEST_PRIME - head - SPECIAL)
             if scale >= SCALES[0]:
-                yield Parameters(degree, (scale + head, *(scale,) * depth, scale + head), scale)
+                primes = (scale + head, *(scale,) * depth, scale + head + SPECIAL)
+                yield Parameters(degree, primes, scale)
 
 
 def _describe(

@@ -9,7 +9,7 @@ import numpy as np
 from modelkeep.core.data import Data
 from modelkeep.core.errors import EncryptError
 from modelkeep.core.model import Model
-from modelkeep.encrypt.ckks.network import Affine, Network
+from modelkeep.encrypt.ckks.affine import Affine, Network
 from modelkeep.encrypt.ckks.scheme import Floats
 
 MARGIN = 2.0  # values of new inputs may be this much larger than those of the data that the plan was made from
@@ -39,7 +39,7 @@ def find_ranges(model: Model, network: Network, data: Data | None) -> Ranges:
     if data is not None:
         model.require_fit(data)
         x = data.rows(range(min(SAMPLE, len(data)))).double().numpy()
-        return Ranges(float(x.min()), float(x.max()), _on_data(network, x.reshape(len(x), -1)))
+        return Ranges(float(x.min()), float(x.max()), measure_ranges(network, x.reshape(len(x), -1)))
     if model.bounds is None:
         raise EncryptError(
             "The plan needs to know how large the inputs are: the model has no bounds. Give some data (--data), or "
@@ -49,7 +49,8 @@ def find_ranges(model: Model, network: Network, data: Data | None) -> Ranges:
     return Ranges(low, high, _at_worst(network, max(abs(low), abs(high))))
 
 
-def _on_data(network: Network, x: Floats) -> tuple[Range, ...]:
+def measure_ranges(network: Network, x: Floats) -> tuple[Range, ...]:
+    """The range of each map on the inputs `x: (n, inputs)`, with the margin."""
     found = []
     for affine, values in zip(network.maps, network.values(x), strict=True):
         partial = np.abs(x) @ np.abs(affine.weight).T + np.abs(affine.bias)
