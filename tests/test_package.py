@@ -54,7 +54,8 @@ EXPORTS = {
     "core.formats": "Reading read write",
     "core.slices": "Cut Place Slice cut one_path places",
     "encrypt": """
-        Bits FixedPoint IntegerNetwork IntegerTrained Quantised quantise train_integers
+        Authority Bits FirstLayerGradients FirstLayerServer FixedPoint IntegerNetwork IntegerTrained
+        Quantised quantise train_integers
     """,
     "explain": """
         TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 from modelkeep.core.lazy import attach
 
 if TYPE_CHECKING:
+    from modelkeep.encrypt.functional.authority import Authority
+    from modelkeep.encrypt.functional.inference import FirstLayerServer
+    from modelkeep.encrypt.functional.training import FirstLayerGradients
     from modelkeep.encrypt.integers.integer_training import FixedPoint, IntegerTrained, train_integers
     from modelkeep.encrypt.integers.network import IntegerNetwork
     from modelkeep.encrypt.integers.quantised import Quantised, quantise
     from modelkeep.encrypt.integers.straight_through import Bits
 
 __all__ = [
+    "Authority",
     "Bits",
+    "FirstLayerGradients",
+    "FirstLayerServer",
     "FixedPoint",
     "IntegerNetwork",
     "IntegerTrained",

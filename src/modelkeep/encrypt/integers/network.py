@@ -52,6 +52,10 @@ class IntegerLayer:
                 f"{tuple(self.bias.shape)}."
             )
 
+    def without_bias(self) -> IntegerLayer:
+        """The bare matrix product."""
+        return IntegerLayer(self.weight, torch.zeros_like(self.bias))
+
     def reach(self, least: int, most: int) -> tuple[int, int]:
         """The least and the largest sum before any reduction, where every input lies from `least` to `most`."""
         positive, negative = self.weight.clamp(min=0).sum(1), self.weight.clamp(max=0).sum(1)
@@ -87,7 +91,11 @@ class IntegerNetwork:
 
     def scores(self, integers: torch.Tensor) -> torch.Tensor:
         """The scores `(n, classes)` of encoded inputs `(n, features)`."""
-        for layer in self.layers:
+        return self.scores_behind(0, integers)
+
+    def scores_behind(self, skipped: int, integers: torch.Tensor) -> torch.Tensor:
+        """The scores of what the first `skipped` layers gave."""
+        for layer in self.layers[skipped:]:
             integers = self._sums(layer, integers)
             if layer.table is not None:
                 integers = layer.table(integers)
