@@ -59,7 +59,8 @@ class Training:
     def rows(self, n: int) -> Iterator[tuple[Tensor, ...]]:
         """The rows of each step, by micro-batch, for ever."""
         order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
-        return cycle([batch.split(self.batch // self.parts) for batch in order.split(self.batch)])
+        part = self.batch // self.parts
+        return cycle([torch.split(batch, part) for batch in torch.split(order, self.batch)])
 
 
 def cut_by_hand() -> tuple[nn.Sequential, nn.Sequential]:

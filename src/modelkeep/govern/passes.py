@@ -96,7 +96,7 @@ class Consent:
         return canonical({"consents to": to.digest, **signed})
 
 
-def values_of(record: Any) -> dict[str, Any]:
+def values_of(record: object) -> dict[str, Any]:
     """As `asdict`, but five times as fast, where no field holds another record: several are written at every pass."""
     return {name: getattr(record, name) for name in _field_names(type(record))}
 
