@@ -50,7 +50,8 @@ class PassLeader:
     """Leads passes, one after the other, within a session.
 
     `recorded` are passes of the training that run again after a fault, by their step. `on_fault` hears of a fault
-    after the pass was committed. `patience` is how many seconds to wait for a party that has not decided yet.
+    after the pass was committed. `patience` is how many seconds to wait for a party that has not decided yet; `wait`
+    waits some of them.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class PassLeader:
         patience: float,
         tell: Callable[[str], None],
         on_fault: Callable[[PartyUnavailable], object],
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._own, self._others = own, others
-        self._patience, self._tell, self._on_fault = patience, tell, on_fault
+        self._patience, self._tell, self._on_fault, self._wait = patience, tell, on_fault, wait
         self._deadline = own.agreement.wire.deadline
         self._asked: dict[str, list[tuple[str, Future[Consent]]]] = {}
         self.recorded: dict[int, Pass] = {}
@@ -112,7 +114,7 @@ class PassLeader:
                 if time.monotonic() > until:
                     raise
                 self._tell(str(error))
-                time.sleep(min(error.seconds, 5.0))
+                self._wait(min(error.seconds, 5.0))
 
     def _begin(self, of: Pass, consents: Sequence[Consent]) -> None:
         """Steps 3 and 4: every party's intent, and all of them to every party."""
