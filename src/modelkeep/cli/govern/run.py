@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 _Patience = Annotated[
     float,
-    typer.Option(
-        min=0, help="Seconds to wait for a party that is away, a person who must approve, or a turn to lead."
-    ),
+    typer.Option(min=0, help="Seconds to wait for a party that is away, a person who must approve, or a turn to lead."),
 ]
 _LOOK_UP = 0.5  # seconds between two looks at whether a folder is free
 
