@@ -76,7 +76,7 @@ EXPORTS = {
         PublicIdentity Trained Window Wire advise assemble audit draft evaluate infer infer_labels invert
         read_ledger serve split train
     """,
-    "govern.consent": "ConsentDecision ConsentState Policy Waiting Window read_policy",
+    "govern.consent": "Approval Board ConsentDecision ConsentState Policy Rate Waiting Window read_policy",
     "govern.exposure": "Advice AtCut Completing Completion Costs Inversion LabelLeak Link advise infer_labels invert",
     "govern.ledger": "Audit Crossing Entry Event Finding Ledger LedgerReader audit read_ledger",
     "guard": """

@@ -44,8 +44,9 @@ def data() -> Data:
 @pytest.fixture(scope="module")
 def agreed(tmp_path_factory: pytest.TempPathFactory, data: Data) -> tuple[Agreement, dict[str, Folder]]:
     recipe = Recipe(steps=4, batch_size=32, optimizer=SGD(momentum=0.9), learning_rate=0.1)
-    root, pieces = tmp_path_factory.mktemp("serve"), {"cuts": ["2"], "holders": ["alice", "bob"], "labels": "carol"}
-    return found(root, digit_model(data), data, recipe=recipe, **pieces)
+    root = tmp_path_factory.mktemp("serve")
+    holders = ["alice", "bob"]
+    return found(root, digit_model(data), data, cuts=["2"], holders=holders, labels="carol", recipe=recipe)
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +80,10 @@ def test_all_lead_at_once_and_each_gets_its_turn(
     fit(alone, data, cross_entropy, agreement.recipe, seed=agreement.seed)
     test = datasets.load("digits", "test")
     for name in ("bob", "carol"):
-        outcome = ask(folders[name], Request(verb="infer", data="digits"))
-        assert outcome.logits is not None
-        torch.testing.assert_close(outcome.logits, alone.logits(test.x))
-        assert list(outcome.classes) == [str(digit) for digit in range(10)]
+        answered = ask(folders[name], Request(verb="infer", data="digits"))
+        assert answered.logits is not None
+        torch.testing.assert_close(answered.logits, alone.logits(test.x))
+        assert list(answered.classes) == [str(digit) for digit in range(10)]
     found_wrong = audit(agreement, {name: folder.ledger for name, folder in folders.items()})
     assert found_wrong.sound, found_wrong.rows()
 

@@ -156,7 +156,7 @@ class Leader:
     def _abort(self, error: GovernError) -> None:
         """Stop the pass everywhere, with the reason."""
         self._passes.give_up(str(error))
-        for other in self._others:
+        for other in self._others if not isinstance(error, PartyBusy) else []:
             other.abort(error)
         if self.party.state.committed_step is None:
             self._open = False  # a pass was under way: all must go back to the last common state

@@ -23,7 +23,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
 
-from modelkeep.core.errors import ConsentPending, GovernError, PartyUnavailable
+from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable
 from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Consent, Pass, Purpose
 from modelkeep.govern.session.links import wait_for
@@ -108,13 +108,25 @@ class PassLeader:
             if of.digest not in self._asked:
                 self._ask(of)
             try:
-                consents = [wait_for(answer, self._deadline, name) for name, answer in self._asked.pop(of.digest)]
+                consents = [self._hear(name, answer, of) for name, answer in self._asked.pop(of.digest)]
                 return sorted(consents, key=lambda consent: consent.party)
             except ConsentPending as error:
                 if time.monotonic() > until:
+                    self._own.events.note_refusal(f"Given up after {self._patience:g} seconds. {error}", of)
                     raise
                 self._tell(str(error))
                 self._wait(min(error.seconds, 5.0))
+
+    def _hear(self, name: str, answer: Future[Consent], of: Pass) -> Consent:
+        """The consent of a party. What another one refuses is in this party's account too."""
+        try:
+            return wait_for(answer, self._deadline, name)
+        except ConsentPending:
+            raise
+        except ConsentRefused as error:
+            if name != self._own.name:
+                self._own.events.note_refusal(f"'{name}' refuses: {error}", of)
+            raise
 
     def _begin(self, of: Pass, consents: Sequence[Consent]) -> None:
         """Steps 3 and 4: every party's intent, and all of them to every party."""
