@@ -54,8 +54,8 @@ EXPORTS = {
     "core.formats": "Reading read write",
     "core.slices": "Cut Place Slice cut one_path places",
     "encrypt": """
-        Authority Bits FirstLayerGradients FirstLayerServer FixedPoint IntegerNetwork IntegerTrained
-        Quantised quantise train_integers
+        AccessControl AccessPolicy Authority Bits EncryptedRun FirstLayerGradients FirstLayerServer FixedPoint
+        GuardedApplication IntegerNetwork IntegerTrained Quantised quantise run_encrypted train_integers
     """,
     "explain": """
         TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast
