@@ -47,7 +47,7 @@ class Server:
 
             principals = Principals(self.store)
             guarded = GuardedApplication(app, AccessControl(self.policy, principals), ACTIONS)
-            transport = httpx.ASGITransport(app=guarded)  # type: ignore[arg-type]
+            transport = httpx.ASGITransport(app=guarded)
             async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
                 answer = await client.request(method, path, headers=sent)
             await principals.close()

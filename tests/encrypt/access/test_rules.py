@@ -31,9 +31,6 @@ class Has(set[str]):
     def __eq__(self, other: object) -> bool:
         return bool(self & (other if isinstance(other, set) else {other}))
 
-    def __hash__(self) -> int:
-        return 0
-
 
 @given(rules(3), st.dictionaries(NAMES, st.frozensets(VALUES)))
 def test_a_rule_means_what_python_makes_of_it(text: str, has: dict[str, frozenset[str]]) -> None:
