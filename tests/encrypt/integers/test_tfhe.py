@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from modelkeep.core.errors import EncryptError, InputError
-from modelkeep.encrypt.integers import tfhe
+from modelkeep.encrypt.integers import tfhe, tfhe_worker
 from modelkeep.encrypt.integers.network import Encoder, IntegerLayer, IntegerNetwork
 from modelkeep.encrypt.integers.ring import Ring
 from modelkeep.encrypt.integers.table import Table
@@ -31,6 +31,13 @@ def test_two_layers_bit_for_bit() -> None:
     assert found.exact
     assert found.scores.tolist() == [[3, -5], [0, 1], [1, -1]]  # by hand: relu(x1 - x2 + x3 - 1), at most 3
     assert found.bootstraps == 1
+
+
+def test_the_worker_needs_nothing_of_modelkeep() -> None:
+    assert Path(tfhe_worker.__file__) == tfhe.WORKER
+    imported = [line for line in tfhe.WORKER.read_text().splitlines() if "import" in line.split()[:3]]
+    assert not any("modelkeep" in line or "torch" in line for line in imported)
+    assert any("concrete" in line for line in imported)
 
 
 def test_a_missing_environment_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
