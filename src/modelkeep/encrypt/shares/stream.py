@@ -49,7 +49,7 @@ class Stream:
 def draw_rows(streams: Sequence[Stream], shape: Sequence[int]) -> Tensor:
     """The next words of each stream, `(streams, *shape)`, written where they stay."""
     count = prod(shape)
-    if count == 0:
+    if count == 0 or not streams:
         return torch.empty((len(streams), *shape), dtype=torch.int64)
     size = count * _WORD
     room = bytearray(len(streams) * size + _BLOCK)

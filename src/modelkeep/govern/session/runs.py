@@ -72,20 +72,19 @@ def train(leader: Leader, *, updates: int | None = None) -> Trained:
     make = training_passes(party)
     with (
         measured(agreement.seed, data=agreement.data.fingerprint) as provenance,
-        interruption.hold_back(leader.stopped is None) as interrupted,
+        interruption.hold_back(True) as interrupted,
         progress.task("training together", until) as task,
     ):
-        stopped = leader.stopped or interrupted
         leader.meet()
         task.advance(party.pieces.step)
         while True:
-            while party.pieces.step < until and not stopped():
+            while party.pieces.step < until and not interrupted():
                 found = leader.run("train", make)
                 losses[party.pieces.step] = found["loss"]
                 task.advance(party.pieces.step - task.done, f"loss {found['loss']:.4g}")
             sent, received = party.links.bytes
             parts = leader.close()
-            if party.pieces.step >= until or stopped():  # else a fault at the very end has taken all back
+            if party.pieces.step >= until or interrupted():  # else a fault at the very end has taken all back
                 break
         return Trained(
             provenance=provenance(),
@@ -127,17 +126,13 @@ def evaluate(leader: Leader, data: Data, *, labels_at: str | None = None, batch:
     party = leader.party
     labels = fingerprint({"y": data.y})
     sink = labels_at or party.name
+    party.materials.add(data)
     sums = {"loss": 0.0, "correct": 0.0}
-    with (
-        measured(party.agreement.seed, data=data.fingerprint()) as provenance,
-        party.materials.lend(data),
-        progress.task("evaluating together", len(data)) as task,
-    ):
+    with measured(party.agreement.seed, data=data.fingerprint()) as provenance:
         for first in range(0, len(data), batch):
             rows = min(batch, len(data) - first)
             found = leader.run("evaluate", _make_pass(party, "evaluate", data.x, sink, labels, first, rows))
             sums = {name: total + found[name] for name, total in sums.items()}
-            task.advance(rows)
         step = party.pieces.step
         leader.close()
         return Evaluated(
@@ -152,12 +147,11 @@ def infer(leader: Leader, x: torch.Tensor, *, batch: int = 512) -> torch.Tensor:
     """The logits `(n, classes)` for this party's inputs `x: (n, *input_shape)`."""
     party = leader.party
     found = []
-    with progress.task("asking together", len(x)) as task:
-        for some in torch.split(x, batch):
-            with party.materials.lend(some):
-                leader.run("infer", _make_pass(party, "infer", some, party.name, "", 0, len(some)))
-            found.append(party.passes.answers)
-            task.advance(len(some))
+    for some in torch.split(x, batch):
+        name = party.materials.add_inputs(some)
+        leader.run("infer", _make_pass(party, "infer", some, party.name, "", 0, len(some)))
+        party.materials.forget_inputs(name)
+        found.append(party.passes.answers)
     leader.close()
     return torch.cat(found)
 
