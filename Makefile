@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Three test processes on two cores, as many wait for processes that they started; each uses one thread (tests/conftest.py).
 WORKERS ?= 3
 
-.PHONY: setup demo test check unit bench docs wheel clean system peers
+.PHONY: setup demo test check unit bench docs wheel clean system peers tfhe
 
 setup: $(STAMP)
 
@@ -30,6 +30,10 @@ peers: .peers/.installed
 .peers/.installed: tools/peers.sh
 	@sh tools/peers.sh
 	@touch $@
+
+# concrete-python, which brings an older numpy and setuptools: a venv of its own. No test needs it; one uses it.
+tfhe:
+	@sh tools/tfhe.sh
 
 demo: setup
 	$(BIN)/modelkeep demo
@@ -57,4 +61,4 @@ wheel: setup
 	$(BIN)/python tools/build_wheel.py dist
 
 clean:
-	rm -rf $(VENV) .peers docs/_build dist modelkeep-out
+	rm -rf $(VENV) .peers .tfhe docs/_build dist modelkeep-out

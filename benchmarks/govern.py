@@ -38,10 +38,10 @@ from modelkeep.govern.folder import Folder
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.piece.files import split
 from modelkeep.govern.session.leader import Leader
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.memory import keep_freed_memory
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import training_passes
+from modelkeep.govern.session.service import serve
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 from modelkeep.training import SGD, Recipe

@@ -54,8 +54,9 @@ EXPORTS = {
     "core.formats": "Reading read write",
     "core.slices": "Cut Place Slice cut one_path places",
     "encrypt": """
-        Authority Bits FirstLayerGradients FirstLayerServer FixedPoint IntegerNetwork IntegerTrained
-        Quantised SharedInference SharedTraining infer_on_shares quantise train_integers train_on_shares
+        AccessControl AccessPolicy Authority Bits EncryptedRun FirstLayerGradients FirstLayerServer FixedPoint
+        GuardedApplication IntegerNetwork IntegerTrained Quantised SharedInference SharedTraining infer_on_shares
+        quantise run_encrypted train_integers train_on_shares
     """,
     "explain": """
         TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast
@@ -76,7 +77,7 @@ EXPORTS = {
         PublicIdentity Trained Window Wire advise assemble audit draft evaluate infer infer_labels invert
         read_ledger serve split train
     """,
-    "govern.consent": "ConsentDecision ConsentState Policy Waiting Window read_policy",
+    "govern.consent": "Approval Board ConsentDecision ConsentState Policy Rate Waiting Window read_policy",
     "govern.exposure": "Advice AtCut Completing Completion Costs Inversion LabelLeak Link advise infer_labels invert",
     "govern.ledger": "Audit Crossing Entry Event Finding Ledger LedgerReader audit read_ledger",
     "guard": """

@@ -38,9 +38,9 @@ from modelkeep.explain import Influence, Line
 from modelkeep.extract.extraction import Extract
 from modelkeep.extract.strategies import Knockoff
 from modelkeep.extract.target import Guarded
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import train
+from modelkeep.govern.session.service import serve
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW

@@ -111,7 +111,7 @@ def without_kind(text: str) -> Any:
 
     body = json.loads(text, object_hook=drop_new)
     body.pop("kind")
-    since: dict[str, Any] = {"other_code": "", "train_name": "", "given_up": []}
+    since: dict[str, Any] = {"other_code": "", "train_name": "", "given_up": [], "history": [], "budgets": []}
     return {name: value for name, value in body.items() if name not in since or value != since[name]}
 
 

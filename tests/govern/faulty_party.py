@@ -25,9 +25,9 @@ from modelkeep.core import progress
 from modelkeep.core.errors import GovernError
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.session.leader import Leader
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import evaluate, train
+from modelkeep.govern.session.service import serve
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.message import Message
@@ -35,7 +35,7 @@ from modelkeep.govern.wire.message import Message
 # Importing torch takes seconds: one process does it once, and every party is forked from that one.
 _FORK = multiprocessing.get_context("forkserver")
 _FORK.set_forkserver_preload(
-    ["modelkeep.govern.session.runs", "modelkeep.govern.session.member", "sklearn.datasets", "torch._dynamo"]
+    ["modelkeep.govern.session.runs", "modelkeep.govern.session.service", "sklearn.datasets", "torch._dynamo"]
 )
 
 

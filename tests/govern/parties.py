@@ -20,8 +20,8 @@ from modelkeep.govern.agreement.terms import Material
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.piece.files import split
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.party import Party
+from modelkeep.govern.session.service import serve
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training import SGD, Recipe
 from modelkeep.zoo import datasets

@@ -15,9 +15,9 @@ import torch
 from govern.meeting import Meeting
 from govern.parties import digits, found
 from modelkeep import Model
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import train
+from modelkeep.govern.session.service import serve
 
 torch.manual_seed(0)
 data, end = digits(64), threading.Event()

@@ -137,6 +137,10 @@ class GovernError(ModelKeepError):
     """Parties cannot work together as they are: another agreement, a wrong identity, a ledger that does not fit."""
 
 
+class FolderInUse(GovernError):
+    """Another process works in a party's folder, so this one may not."""
+
+
 class ConsentRefused(GovernError):
     """A party does not consent to a pass, or not any more. The message is that party's reason."""
 
@@ -151,6 +155,10 @@ class ConsentPending(ConsentRefused):
 
 class PartyUnavailable(GovernError):
     """A party cannot be reached, did not answer in time or broke off; nothing was lost, and the pass may run again."""
+
+
+class PartyBusy(PartyUnavailable):
+    """A party leads a session itself, or takes part in another one: it is asked again when that has ended."""
 
 
 class WireError(PartyUnavailable):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from modelkeep.core.lazy import attach
 
 if TYPE_CHECKING:
+    from modelkeep.encrypt.access.control import AccessControl, GuardedApplication
+    from modelkeep.encrypt.access.policy import AccessPolicy
     from modelkeep.encrypt.functional.authority import Authority
     from modelkeep.encrypt.functional.inference import FirstLayerServer
     from modelkeep.encrypt.functional.training import FirstLayerGradients
@@ -14,15 +16,20 @@ if TYPE_CHECKING:
     from modelkeep.encrypt.integers.network import IntegerNetwork
     from modelkeep.encrypt.integers.quantised import Quantised, quantise
     from modelkeep.encrypt.integers.straight_through import Bits
+    from modelkeep.encrypt.integers.tfhe import EncryptedRun, run_encrypted
     from modelkeep.encrypt.shares.inference import SharedInference, infer_on_shares
     from modelkeep.encrypt.shares.training import SharedTraining, train_on_shares
 
 __all__ = [
+    "AccessControl",
+    "AccessPolicy",
     "Authority",
     "Bits",
+    "EncryptedRun",
     "FirstLayerGradients",
     "FirstLayerServer",
     "FixedPoint",
+    "GuardedApplication",
     "IntegerNetwork",
     "IntegerTrained",
     "Quantised",
@@ -30,6 +37,7 @@ __all__ = [
     "SharedTraining",
     "infer_on_shares",
     "quantise",
+    "run_encrypted",
     "train_integers",
     "train_on_shares",
 ]

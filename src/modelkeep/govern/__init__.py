@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from modelkeep.govern.passes import Pass
     from modelkeep.govern.piece.files import assemble, split
     from modelkeep.govern.session.leader import Leader
-    from modelkeep.govern.session.member import serve
     from modelkeep.govern.session.party import Party
     from modelkeep.govern.session.runs import Evaluated, Trained, evaluate, infer, train
+    from modelkeep.govern.session.service import serve
     from modelkeep.govern.wire.settings import Wire
 
 __all__ = [

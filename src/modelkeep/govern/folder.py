@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modelkeep.core.errors import GovernError
+from modelkeep.core.errors import FolderInUse, GovernError
 from modelkeep.govern.identity import Identity, PublicIdentity, read_public
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class Folder:
         """The party's state at some of the steps."""
         return self.path / "checkpoints"
 
+    @property
+    def control(self) -> Path:
+        """The socket at which the process that serves here takes requests of commands; there while it runs."""
+        return self.path / "control.sock"
+
     def public(self) -> PublicIdentity:
         """Whose folder it is; that takes no passphrase."""
         return read_public(self.path)
@@ -82,7 +87,7 @@ class Folder:
         try:
             lock.acquire()
         except Timeout as error:
-            raise GovernError(
+            raise FolderInUse(
                 f"Another process works in '{self.path}'. A party is one process: end that one, or wait for it."
             ) from error
         except OSError as error:

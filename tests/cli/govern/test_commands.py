@@ -15,6 +15,7 @@ from rich.console import Console
 
 from cli.governed import found, serving
 from cli.running import Run
+from govern.serving import at_work
 from modelkeep import Model
 from modelkeep.cli import govern
 from modelkeep.cli.govern.identity import spoken
@@ -83,6 +84,48 @@ def test_two_parties_train_refuse_ask_and_are_audited(modelkeep: Run, tmp_path: 
     assert ("signature", "alice", 13) in kinds
     twice = modelkeep("govern", "audit", "agreement.json", "alice", *ledgers)
     assert "both ledgers of 'alice'" in twice.err
+
+
+def test_parties_that_serve_also_lead_and_a_board_approves(modelkeep: Run, tmp_path: Path) -> None:
+    found(modelkeep)
+    people = {name: Identity.at(tmp_path / name, name) for name in ("ann", "ben", "eve")}
+    keys = {name: people[name].public_key for name in ("ann", "ben")}
+    folders = {name: Folder(tmp_path / name) for name in ("alice", "bob")}
+    policy = {"board": {"approvers": keys, "needed": 2}, "most": {"infer": 3}, "purposes": ["train", "infer"]}
+    folders["bob"].policy.write_text(json.dumps(policy))
+
+    def approve(name: str, *more: str, key: str = "") -> str:
+        words = ("approve", "bob", "--purpose", "infer", "--as", name, "--key", f"{key or name}/key.pem", *more)
+        ran = modelkeep("govern", *words)
+        return " ".join((ran.out + ran.err).split())
+
+    with at_work(*folders.values(), data=datasets.load("digits", "train")):
+        ran = modelkeep("govern", "infer", "alice", "--data", "digits", "--patience", "0")
+        assert "0 of the board of 'bob' have approved it, and 2 must" in " ".join(ran.err.split())
+        assert "say --as NAME" in modelkeep("govern", "approve", "bob", "--purpose", "infer").err
+        assert "'eve' is not on the board" in approve("eve")
+        assert "not signed with the key" in approve("ann", key="eve")
+        assert "1 of the 2 people needed" in approve("ann", "--passes", "5")
+        assert "has approved that already" in approve("ann")
+        assert "Pass 9 does not wait" in approve("ben", "--pass", "9")
+        assert "2 of the 2 people needed have approved: ann, ben" in approve("ben", "--pass", "0")
+        ran = modelkeep("govern", "infer", "alice", "--data", "digits", "--json")
+        assert ran.code == 0, ran.err
+        assert json.loads(ran.out.splitlines()[-1])["inputs"] == 359
+        ran = modelkeep("govern", "train", "bob", "--data", "digits")
+        assert (ran.code, "'alice' has the data" in ran.err) == (2, True)
+
+    shown = modelkeep("govern", "status", "bob").out
+    assert max(map(len, shown.splitlines())) <= 80
+    for words in ("infer        359  completed", "refused", "'ann' of the board approves 5 passes to infer"):
+        assert words in shown
+    told = json.loads(modelkeep("govern", "status", "bob", "--json").out)
+    assert told["left"]["infer"] == 2
+    assert "2 of 2 must approve (ann 4)" in " ".join(told["budgets"][2]["now"])
+    audited = modelkeep("govern", "audit", "agreement.json", "alice", "bob").out
+    assert audited.startswith("Nothing wrong under the agreement")
+    assert max(map(len, audited.splitlines())) <= 80
+    assert "refused at bob" in audited
 
 
 def test_who_does_not_sign_changes_nothing(modelkeep: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

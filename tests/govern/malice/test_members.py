@@ -26,9 +26,9 @@ from modelkeep.govern.ledger.reader import read_ledger
 from modelkeep.govern.passes import Pass, read
 from modelkeep.govern.piece.computation import Computation
 from modelkeep.govern.session.leader import Leader
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import evaluate, infer, train
+from modelkeep.govern.session.service import serve
 from modelkeep.govern.wire.message import Message
 from modelkeep.govern.wire.settings import Wire
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,41 +19,34 @@ from modelkeep.cli.govern.consent import FolderPath
 from modelkeep.cli.govern.identity import AgreementFile, Json
 
 if TYPE_CHECKING:
+    from modelkeep.govern.consent.state import ConsentState
+    from modelkeep.govern.folder import Folder
+    from modelkeep.govern.ledger.budgets import Budget
+    from modelkeep.govern.ledger.history import History, HistoryLine
+    from modelkeep.govern.ledger.statements import Account
+
+_EVENTS = 5  # of the newest that are in the JSON
+_LINES = 20  # of the newest that are shown
+_PROTOCOL = ("standing", "intent", "prepared", "committed", "board")  # they come with every session and pass
+
+
+def status(
+    folder: FolderPath = Path(),
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="All lines, not only the last 20.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a party's account like a bank statement: who asked for what, what became of it, and what remains.
+
+    It reads the ledger and changes nothing, also while the party serves.
+    """
     from modelkeep.govern.folder import Folder
 
-_EVENTS = 5  # of the newest that are shown
-_PROTOCOL = ("standing", "intent", "prepared", "committed")  # they come with every session and pass
-
-
-def status(folder: FolderPath = Path(), *, as_json: Json = False) -> None:
-    """Say how a party stands, from its ledger: passes, those given up, what is left, bytes, news. Changes nothing."""
-    from modelkeep.govern.folder import Folder
-
-    party = Folder(folder)
-    found = _standing(party)
+    standing = _standing(Folder(folder))
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(standing.values()))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"{found['party']} · {found['agreement']}", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    passes = [f"{each['passes']:,} to {each['purpose']}, asked by {each['asker']}" for each in found["passes"]]
-    for label, value in (
-        ("passes", "\n".join(passes) or "none"),
-        ("committed", f"{found['committed']:,} of {found['entries']:,}"),
-        ("given up", "\n".join(f"{count:,} to {purpose}" for purpose, count in found["given_up"].items()) or "none"),
-        ("left", "\n".join(f"{left:,} to {purpose}" for purpose, left in found["left"].items()) or "without a limit"),
-        ("updates", f"{found['updates']:,}"),
-        ("sent, received", f"{found['sent'] / 1e6:,.1f} MB, {found['received'] / 1e6:,.1f} MB"),
-        ("withdrawn", "\n".join(f"{purpose}: {why}" for purpose, why in found["withdrawn"].items()) or "nothing"),
-        ("what happened last", "\n".join(f"{each['time']}  {each['text']}" for each in found["events"]) or "nothing"),
-    ):
-        table.add_row(label, Text(value))  # plain: what others wrote is no markup
-    Console().print(table)
+    typer.echo(standing.text(everything))
 
 
 def audit(
@@ -70,9 +68,7 @@ def audit(
     if as_json:
         typer.echo(found.to_json())
     else:
-        from rich.console import Console
-
-        Console().print(found)
+        typer.echo(found.text())
     raise typer.Exit(found.exit_status)
 
 
@@ -91,51 +87,104 @@ def _by_party(ledgers: list[Path]) -> dict[str, Path]:
     return found
 
 
-def _standing(party: Folder) -> dict[str, Any]:
+@dataclass
+class _Standing:
+    """How a party stands, from its files."""
+
+    about: dict[str, Any]
+    parties: list[str]
+    lines: list[HistoryLine]
+    budgets: list[Budget]
+
+    def values(self) -> dict[str, Any]:
+        left = {each.purpose: each.left for each in self.budgets if each.left is not None}
+        told = {"left": left, "budgets": [each.values() for each in self.budgets]}
+        return {**self.about, **told, "lines": [asdict(line) for line in self.lines]}
+
+    def text(self, everything: bool) -> str:
+        from modelkeep.govern.ledger.history import WIDTH, write_statement
+
+        about = self.about
+        told = (
+            f"{about['party']} · agreement '{about['agreement']}', signed by {about['signed']} of {len(self.parties)}"
+        )
+        moved = f"sent {about['sent'] / 1e6:,.1f} MB, received {about['received'] / 1e6:,.1f} MB"
+        done = f"{about['committed']:,} of {about['entries']:,} passes committed, {about['updates']:,} updates; {moved}"
+        shown = self.lines if everything else self.lines[-_LINES:]
+        earlier = len(self.lines) - len(shown)
+        parts = [told, done, ""]
+        if earlier:
+            parts.append(f"({earlier:,} earlier lines: --all)")
+        parts += [write_statement(shown, self.parties, of=about["party"]), "", "What remains"]
+        for budget in self.budgets:
+            parts += wrap(str(budget), WIDTH, initial_indent=f"  {budget.purpose:10}", subsequent_indent=" " * 12)
+        return "\n".join(parts)
+
+
+def _standing(party: Folder) -> _Standing:
     from modelkeep.govern.agreement.agreement import Agreement
-    from modelkeep.govern.ledger import Event, read_ledger
+    from modelkeep.govern.consent.policy import PURPOSES, Policy
+    from modelkeep.govern.documents import read_document
+    from modelkeep.govern.ledger.budgets import count_budgets
+    from modelkeep.govern.ledger.history import History
     from modelkeep.govern.ledger.statements import Account
 
     identity, agreement = party.public(), Agreement.read(party.agreement)
-    found: dict[str, Any] = {"party": identity.name, "agreement": agreement.name, "signed": len(agreement.signatures)}
-    found |= {"entries": 0, "committed": 0, "updates": 0, "sent": 0, "received": 0, "passes": [], "events": []}
-    found |= {"given_up": {}, "left": dict(agreement.policy(identity.name).most)}
-    if party.ledger.exists():
-        reading = read_ledger(party.ledger)
-        found["committed"] = reading.committed
-        passes: Counter[tuple[str, str]] = Counter()
-        for entry in reading.entries():
-            passes[entry.of.purpose, entry.of.asker] += 1
-            found["sent"] += sum(crossing.bytes for crossing in entry.sent)
-            found["received"] += sum(crossing.bytes for crossing in entry.received)
-        found["entries"] = sum(passes.values())
-        found["updates"] = sum(count for (purpose, _), count in passes.items() if purpose == "train")
-        found["passes"] = [{"purpose": p, "asker": a, "passes": count} for (p, a), count in passes.items()]
-        account = Account(identity.name)
-        last: deque[Event] = deque(maxlen=_EVENTS)
-        for event in reading.events():
-            account.take(event)
-            if event.kind not in _PROTOCOL:
-                last.append(event)
-        found["given_up"] = dict(Counter(end.purpose for end in account.given_up()))
-        most = agreement.policy(identity.name).most
-        found["left"] = {purpose: limit - account.count(purpose) for purpose, limit in most.items()}
-        found["events"] = [{"time": _clock(each.time), "kind": each.kind, "text": each.text} for each in last]
-    return {**found, "withdrawn": _withdrawn(party)}
+    history, account = History(identity.name), Account(identity.name)
+    about = {"party": identity.name, "agreement": agreement.name, "signed": len(agreement.signatures)}
+    about |= _read_ledger(party, account, history)
+    policies = [agreement.policy(identity.name)]
+    if party.policy.exists():
+        policies.append(read_document(Policy, party.policy, "a policy"))
+    with _consents(party) as state:
+        withdrawn = {} if state is None else {each: state.withdrawal(each) for each in PURPOSES}
+        budgets = count_budgets(policies, account, state, time.time())
+    about["withdrawn"] = {purpose: why for purpose, why in withdrawn.items() if why is not None}
+    return _Standing(about, [member.name for member in agreement.parties], history.lines(), budgets)
 
 
-def _withdrawn(party: Folder) -> dict[str, str]:
-    from modelkeep.govern.consent.policy import PURPOSES
+def _read_ledger(party: Folder, account: Account, history: History) -> dict[str, Any]:
+    """What the ledger says in numbers; account and history take its events."""
+    from modelkeep.govern.ledger import Event, read_ledger
+
+    found: dict[str, Any] = {"entries": 0, "committed": 0, "updates": 0, "sent": 0, "received": 0, "passes": []}
+    found |= {"events": [], "given_up": {}}
+    if not party.ledger.exists():
+        return found
+    reading = read_ledger(party.ledger)
+    found["committed"] = reading.committed
+    passes: Counter[tuple[str, str]] = Counter()
+    for entry in reading.entries():
+        passes[entry.of.purpose, entry.of.asker] += 1
+        found["sent"] += sum(crossing.bytes for crossing in entry.sent)
+        found["received"] += sum(crossing.bytes for crossing in entry.received)
+    found["entries"] = sum(passes.values())
+    found["updates"] = sum(count for (purpose, _), count in passes.items() if purpose == "train")
+    found["passes"] = [{"purpose": p, "asker": a, "passes": count} for (p, a), count in passes.items()]
+    last: deque[Event] = deque(maxlen=_EVENTS)
+    for event in reading.events():
+        account.take(event)
+        history.take(event)
+        if event.kind not in _PROTOCOL:
+            last.append(event)
+    found["given_up"] = dict(Counter(end.purpose for end in account.given_up()))
+    found["events"] = [{"time": _clock(each.time), "kind": each.kind, "text": each.text} for each in last]
+    return found
+
+
+@contextmanager
+def _consents(party: Folder) -> Iterator[ConsentState | None]:
+    """What the party has withdrawn and approved, if it ever has."""
     from modelkeep.govern.consent.state import ConsentState
 
     if not party.consent.exists():
-        return {}
+        yield None
+        return
     state = ConsentState(party.consent)
     try:
-        found = {purpose: state.withdrawal(purpose) for purpose in PURPOSES}
+        yield state
     finally:
         state.close()
-    return {purpose: reason for purpose, reason in found.items() if reason is not None}
 
 
 def _clock(moment: float) -> str:

@@ -6,7 +6,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -19,17 +20,19 @@ from modelkeep.cli.govern.consent import FolderPath
 from modelkeep.cli.govern.identity import Json
 from modelkeep.cli.govern.view import watching
 from modelkeep.cli.model_options import DataSource, Device, Label
+from modelkeep.core.errors import FolderInUse
 
 if TYPE_CHECKING:
-    from modelkeep import Data
     from modelkeep.core.results import Result
-    from modelkeep.govern.session.leader import Leader
     from modelkeep.govern.session.party import Party
+    from modelkeep.govern.session.requests import Outcome, Request
     from modelkeep.zoo.datasets.dataset import Part
 
 _Patience = Annotated[
-    float, typer.Option(min=0, help="Seconds to wait for a party that is away, or for a person who has to approve.")
+    float,
+    typer.Option(min=0, help="Seconds to wait for a party that is away, a person who must approve, or a turn to lead."),
 ]
+_LOOK_UP = 0.5  # seconds between two looks at whether a folder is free
 
 
 def serve(
@@ -49,19 +52,26 @@ def serve(
 
     Every pass is checked against your policy, and logged. Nothing is lost whenever it ends, and by whatever means.
     """
-    from modelkeep.govern.session.member import serve as take_part
+    from modelkeep.govern.folder import Folder
+    from modelkeep.govern.session.control import ControlSocket
+    from modelkeep.govern.session.requests import open_data
+    from modelkeep.govern.session.service import serve as take_part
 
-    with _stopped_by_signals() as stop, _party(folder, device) as party:
+    with (
+        _stopped_by_signals() as stop,
+        _party(folder, device) as party,
+        ControlSocket(Folder(folder).control) as control,
+    ):
         for source in data or []:
             for part in _parts(source):
-                party.materials.add(_opened(source, party, label, part))
+                party.materials.add(open_data(source, party, label, part))
         if as_json:
             typer.echo(json.dumps({"party": party.name, "address": party.links.address}))
         else:
             typer.echo(f"'{party.name}' serves at {party.links.address}. Ctrl-C ends it; nothing is lost.")
         sys.stdout.flush()
         with watching(party, plain=plain or as_json):
-            take_part(party, stop)
+            take_part(party, stop, control)
 
 
 def train(
@@ -76,14 +86,14 @@ def train(
     patience: _Patience = 600.0,
     as_json: Json = False,
 ) -> None:
-    """Train as agreed, as the party that has the data; goes on where it was. Ctrl-C ends it after a pass."""
-    from modelkeep.core import progress
-    from modelkeep.govern.session.runs import train as together
+    """Train as agreed, as the party that has the data; goes on where it was. Ctrl-C ends it after a pass.
 
-    with _party(folder, device) as party, progress.show():
-        party.materials.add(_opened(data, party, label, "train"))
-        found = together(_leader(party, patience), updates=updates)
-    _show(found, as_json)
+    Where `govern serve` runs in the folder, that process leads; its device counts.
+    """
+    from modelkeep.govern.session.requests import Request, name_data
+
+    request = Request(verb="train", data=name_data(data), label=label, updates=updates, patience=patience)
+    _show(_perform(folder, request, device).result, as_json)
 
 
 def evaluate(
@@ -96,13 +106,14 @@ def evaluate(
     patience: _Patience = 600.0,
     as_json: Json = False,
 ) -> None:
-    """Measure the accuracy, of a built-in set on its test part."""
-    from modelkeep.govern.session.runs import evaluate as judge
+    """Measure the accuracy, of a built-in set on its test part.
 
-    with _party(folder, device) as party:
-        examined = _opened(data, party, label, "test")
-        found = judge(_leader(party, patience), examined, labels_at=labels_at)
-    _show(found, as_json)
+    Where `govern serve` runs in the folder, that process leads; its device counts.
+    """
+    from modelkeep.govern.session.requests import Request, name_data
+
+    request = Request(verb="evaluate", data=name_data(data), label=label, labels_at=labels_at, patience=patience)
+    _show(_perform(folder, request, device).result, as_json)
 
 
 def infer(
@@ -115,29 +126,55 @@ def infer(
     patience: _Patience = 600.0,
     as_json: Json = False,
 ) -> None:
-    """Ask the model about your inputs; the answers come to you alone."""
+    """Ask the model about your inputs; the answers come to you alone.
+
+    Where `govern serve` runs in the folder, that process leads; its device counts.
+    """
     import numpy as np
 
     from modelkeep.core.errors import InputError
     from modelkeep.core.files import replace_file
-    from modelkeep.govern.session.runs import infer as ask
+    from modelkeep.govern.session.requests import Request, name_data
 
     check_out_file(out)
-    with _party(folder, device) as party:
-        x = _opened(data, party, label, "test").x
-        logits, classes = ask(_leader(party, patience), x), party.pieces.classes
-    answers = logits.argmax(dim=1)
+    outcome = _perform(folder, Request(verb="infer", data=name_data(data), label=label, patience=patience), device)
+    assert outcome.logits is not None
+    answers = outcome.logits.argmax(dim=1)
     try:
         with replace_file(out) as unfinished, unfinished.open("wb") as file:
-            np.savez(file, logits=logits.numpy(), answers=answers.numpy(), classes=np.array(classes))
+            np.savez(file, logits=outcome.logits.numpy(), answers=answers.numpy(), classes=np.array(outcome.classes))
     except OSError as error:
         raise InputError(f"'{out}' cannot be written: {error.strerror}.") from error
-    counts = {name: int((answers == index).sum()) for index, name in enumerate(classes)}
+    counts = {name: int((answers == index).sum()) for index, name in enumerate(outcome.classes)}
     if as_json:
-        typer.echo(json.dumps({"inputs": len(x), "answers": counts, "out": str(out)}))
+        typer.echo(json.dumps({"inputs": len(answers), "answers": counts, "out": str(out)}))
         return
-    typer.echo(f"{len(x):,} answers: " + ", ".join(f"{name}: {count:,}" for name, count in counts.items()))
+    typer.echo(f"{len(answers):,} answers: " + ", ".join(f"{name}: {count:,}" for name, count in counts.items()))
     typer.echo(f"They are in {out}.")
+
+
+def _perform(folder: Path, request: Request, device: str) -> Outcome:
+    """Let the process that serves in the folder do it; where none serves, do it here."""
+    from modelkeep.core import progress
+    from modelkeep.govern.folder import Folder
+    from modelkeep.govern.session.handover import hand_over
+    from modelkeep.govern.session.leader import Leader
+    from modelkeep.govern.session.requests import perform
+
+    tell, until = _teller(), time.monotonic() + request.patience
+    with progress.show():
+        while True:
+            outcome = hand_over(Folder(folder).control, request, tell)
+            if outcome is not None:
+                return outcome
+            try:
+                with _party(folder, device) as party:
+                    return perform(Leader(party, patience=request.patience, tell=tell), request)
+            except FolderInUse as error:  # by a command that leads; or by one that will serve in a moment
+                if time.monotonic() > until:
+                    raise
+                tell(str(error))
+                time.sleep(_LOOK_UP)
 
 
 @contextmanager
@@ -176,15 +213,8 @@ def _parts(source: str) -> tuple[Part, ...]:
     return ("train",) if Path(source).expanduser().exists() else ("train", "test")
 
 
-def _opened(source: str, party: Party, label: str, part: Part) -> Data:
-    from modelkeep.zoo import datasets
-
-    return datasets.open(source, label=label, part=part, shape=party.agreement.card.input_shape)
-
-
-def _leader(party: Party, patience: float) -> Leader:
-    from modelkeep.govern.session.leader import Leader
-
+def _teller() -> Callable[[str], None]:
+    """Says what a command waits for, each thing once."""
     said = set[str]()
 
     def tell(text: str) -> None:
@@ -192,10 +222,11 @@ def _leader(party: Party, patience: float) -> Leader:
             said.add(text)
             typer.secho(f"waiting: {text}", fg="yellow", err=True)
 
-    return Leader(party, patience=patience, tell=tell)
+    return tell
 
 
-def _show(found: Result, as_json: bool) -> None:
+def _show(found: Result | None, as_json: bool) -> None:
+    assert found is not None
     if as_json:
         typer.echo(found.to_json())
         return

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from modelkeep.govern.consent.board import Approval, Board
 from modelkeep.govern.consent.decision import ConsentDecision
-from modelkeep.govern.consent.policy import Policy, read_policy
+from modelkeep.govern.consent.policy import Policy, Rate, read_policy
 from modelkeep.govern.consent.state import ConsentState, Waiting
 from modelkeep.govern.consent.windows import Window
 
-__all__ = ["ConsentDecision", "ConsentState", "Policy", "Waiting", "Window", "read_policy"]
+__all__ = [
+    "Approval",
+    "Board",
+    "ConsentDecision",
+    "ConsentState",
+    "Policy",
+    "Rate",
+    "Waiting",
+    "Window",
+    "read_policy",
+]

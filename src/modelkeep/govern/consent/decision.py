@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from modelkeep.core.errors import ConsentPending, ConsentRefused
+from modelkeep.core.errors import ConsentPending, ConsentRefused, join_names
 from modelkeep.govern.consent.approvers import ask_command, ask_webhook
-from modelkeep.govern.consent.policy import Policy
+from modelkeep.govern.consent.board import Approval, Board
+from modelkeep.govern.consent.policy import Policy, Rate
 from modelkeep.govern.consent.state import ConsentState
 from modelkeep.govern.passes import Pass, Purpose
 
@@ -30,6 +31,7 @@ class _AttemptsView(Protocol):
     def next_number(self) -> int: ...
     def has_begun(self, of: Pass) -> bool: ...
     def count(self, of: Pass) -> int: ...
+    def begun_at(self, purpose: str) -> Sequence[float]: ...
 
 
 class _LedgerView(Protocol):
@@ -75,7 +77,7 @@ class ConsentDecision:
         self._ledger = ledger
         self._clock = clock
         self._noting = threading.Lock()
-        self._remembers = any(one.command or one.webhook or one.human or one.rate for one in policies)
+        self._remembers = any(one.command or one.webhook or one.human or one.rate or one.board for one in policies)
 
     def decide(self, of: Pass) -> None:
         """Return, or raise ConsentRefused or ConsentPending with the reason.
@@ -92,6 +94,9 @@ class ConsentDecision:
                 self._count(of, policy.most[of.purpose])
         if self._ledger.attempts.has_begun(of):
             return  # it was granted before, and brings nothing new
+        for policy in self._policies:
+            if of.purpose in policy.rates:
+                self._wait_for_rate(of, policy.rates[of.purpose])
         if self._remembers:
             self._state.forget(self._ledger.length)
             for policy in self._policies:
@@ -171,6 +176,34 @@ class ConsentDecision:
             raise ConsentPending(
                 f"No consent to {of} yet: it waits for a person at '{self._party}', who may say: "
                 f"modelkeep govern approve --purpose {of.purpose}"
+            )
+
+        if policy.board is not None and not self._state.is_granted(of, policy.board.name):
+            self._ask_board(of, policy.board)
+
+    def _ask_board(self, of: Pass, board: Board) -> None:
+        def record(approvals: Sequence[Approval]) -> None:
+            about = {"pass": of.digest, "number": of.number, "purpose": of.purpose, "step": of.step}
+            told = [approval.values() for approval in approvals]
+            text = f"{of} has the approval of {join_names([each.approver for each in approvals])}."
+            self._ledger.event("board", text, **about, asker=of.asker, board=board.name, approvals=told)
+
+        enough, people = self._state.board.spend(of, board, self._party, self._clock(), record)
+        if not enough:
+            others = join_names(sorted(set(board.approvers) - set(people)))
+            raise ConsentPending(
+                f"No consent to {of} yet: {len(people)} of the board of '{self._party}' have approved it, and "
+                f"{board.needed} must. Of {others}, one may say: "
+                f"modelkeep govern approve --purpose {of.purpose} --as NAME --key FILE"
+            )
+
+    def _wait_for_rate(self, of: Pass, rate: Rate) -> None:
+        wait = rate.wait(self._ledger.attempts.begun_at(of.purpose), self._clock())
+        if wait:
+            raise ConsentPending(
+                f"No consent to {of} for another {wait:.3g} seconds: {rate.passes} passes to {of.purpose} in "
+                f"{rate.seconds:g} seconds are allowed, and they were begun.",
+                seconds=wait,
             )
 
     def _rate(self, of: Pass, policy: Policy) -> None:

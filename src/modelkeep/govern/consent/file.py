@@ -27,13 +27,13 @@ PASSING = (
 
 
 class ConsentFile:
-    """The file at `path`, made with the tables of `schema` where it does not exist.
+    """The file at `path`, made with the tables of `schema` where it does not exist; `later` are added to any.
 
     A process killed in the middle of a change leaves the state before it. A rollback journal and no write-ahead log:
     two processes write here, and before SQLite 3.51.3 a write-ahead log could, rarely, be damaged by that.
     """
 
-    def __init__(self, path: Path, schema: str) -> None:
+    def __init__(self, path: Path, schema: str, later: str) -> None:
         self._path = path.absolute()
         self._name = str(self._path)  # faster to look up than a Path, and that is done at every pass
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class ConsentFile:
             # One thread at a time uses the connection (our lock); transactions are begun and ended by hand.
             self._db = sqlite3.connect(self._path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
             try:
-                self._prepare(schema)
+                self._prepare(schema, later)
                 self._identity = self._of_path()
             except BaseException:
                 self._db.close()
@@ -67,7 +67,7 @@ class ConsentFile:
             with _transaction(self._db):
                 yield self._db
 
-    def _prepare(self, schema: str) -> None:
+    def _prepare(self, schema: str, later: str) -> None:
         # Before anything is written: a file that is something else must stay as it is.
         self._db.execute("PRAGMA synchronous = EXTRA")  # the removal of the journal, which is the commit, is synced too
         with _transaction(self._db):
@@ -84,6 +84,7 @@ class ConsentFile:
                 raise GovernError(
                     f"The consents in '{self._path}' have format {version}; this version of modelkeep reads {VERSION}."
                 )
+            self._db.execute(later)
 
     def _of_path(self) -> tuple[int, int] | None:
         """Which file has the name now."""

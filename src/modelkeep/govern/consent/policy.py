@@ -4,17 +4,43 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from modelkeep.core.errors import ConsentRefused, InputError, bad_parameter, join_names
+from modelkeep.govern.consent.board import Board
 from modelkeep.govern.consent.windows import Window, at
 from modelkeep.govern.passes import Pass, Purpose, read
 
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 HERE = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Rate:
+    """At most `passes` in any `seconds` that follow each other. Every pass that was begun counts, completed or not."""
+
+    passes: int
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if self.passes < 1:
+            raise bad_parameter("Rate", "passes", "1 or more", self.passes)
+        if not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise bad_parameter("Rate", "seconds", "a number of seconds above 0", self.seconds)
+
+    def wait(self, begun: Iterable[float], now: float) -> float:
+        """How many seconds to wait, by when earlier passes were begun (seconds since 1970, in any order).
+
+        >>> Rate(2, 60.0).wait([100.0, 110.0], now=130.0)
+        30.0
+        """
+        recent = sorted(each for each in begun if each > now - self.seconds)
+        if len(recent) < self.passes:
+            return 0.0
+        return min(self.seconds, recent[-self.passes] + self.seconds - now)
 
 
 @dataclass(frozen=True)
@@ -27,6 +53,7 @@ class Policy:
         most: How many passes at most for a purpose, over the whole agreement.
         rate: How many passes per second, on average; `burst` of them at once after a pause.
         burst: See `rate`.
+        rates: How many passes in a while, for a purpose, such as 100 inferences an hour.
         windows: The hours of the week; none: always.
         data: The fingerprints of the inputs that may pass; None: all.
         labels: The fingerprints of the labels that they may be taught or judged by; None: all.
@@ -37,6 +64,7 @@ class Policy:
         webhook_token_env: The environment variable that has the webhook's bearer token. Only its name is agreed on.
         timeout: Seconds that an external approver may take.
         human: Whether a person has to say `modelkeep govern approve` first.
+        board: The people of whom some have to say it, each with a key of their own.
 
     >>> Policy(purposes=("infer",), most={"infer": 1000}).most
     {'infer': 1000}
@@ -55,12 +83,16 @@ class Policy:
     webhook_token_env: str | None = None
     timeout: float = 10.0
     human: bool = False
+    rates: Mapping[Purpose, Rate] = field(default_factory=dict)
+    board: Board | None = None
 
     def __post_init__(self) -> None:
         if not set(self.purposes) <= set(PURPOSES):
             raise bad_parameter("Policy", "purposes", f"some of {', '.join(PURPOSES)}", self.purposes)
         if not set(self.most) <= set(PURPOSES) or any(limit < 0 for limit in self.most.values()):
             raise bad_parameter("Policy", "most", f"a number from 0 for each of {', '.join(PURPOSES)}", self.most)
+        if not set(self.rates) <= set(PURPOSES):
+            raise bad_parameter("Policy", "rates", f"a rate for some of {', '.join(PURPOSES)}", dict(self.rates))
         if self.rate is not None and not (math.isfinite(self.rate) and self.rate > 0):
             raise bad_parameter("Policy", "rate", "a number of passes per second above 0", self.rate)
         if self.burst < 1:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from modelkeep.core.errors import bad_parameter
+from modelkeep.govern.consent.board_approvals import SCHEMA as BOARD
+from modelkeep.govern.consent.board_approvals import BoardApprovals
 from modelkeep.govern.consent.file import ConsentFile
 from modelkeep.govern.consent.policy import PURPOSES
 from modelkeep.govern.consent.windows import at
@@ -67,7 +69,8 @@ class ConsentState:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = ConsentFile(path, SCHEMA)
+        self._file = ConsentFile(path, SCHEMA, BOARD)
+        self.board = BoardApprovals(self._file, _note, _wait, _grant)
 
     def close(self) -> None:
         """Close the file."""
@@ -154,8 +157,7 @@ class ConsentState:
                 (of.purpose, of.asker, now),
             ).fetchone()
             if found is None:
-                row = (of.number, json.dumps(asdict(of)), now)
-                db.execute("INSERT OR REPLACE INTO waiting VALUES (?, ?, ?)", row)
+                _wait(db, of, now)
                 return False
             if _grant(db, of, "human"):
                 db.execute("UPDATE approvals SET spent = spent + 1 WHERE id = ?", found)
@@ -239,6 +241,11 @@ def _grant(db: sqlite3.Connection, of: Pass, approver: str) -> bool:
     """Whether it was not granted before."""
     row = (of.number, of.digest, approver)
     return db.execute("INSERT OR IGNORE INTO granted VALUES (?, ?, ?)", row).rowcount == 1
+
+
+def _wait(db: sqlite3.Connection, of: Pass, now: float) -> None:
+    """The pass waits for a person, who sees it with `modelkeep govern pending`."""
+    db.execute("INSERT OR REPLACE INTO waiting VALUES (?, ?, ?)", (of.number, json.dumps(asdict(of)), now))
 
 
 def _note(db: sqlite3.Connection, kind: str, text: str) -> None:

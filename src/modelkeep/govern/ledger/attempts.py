@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -45,6 +45,7 @@ class Attempts:
     def __init__(self, file: LedgerFile, account: _Account) -> None:
         self._file, self._account = file, account
         self._counts: dict[str, tuple[int, int]] = {}
+        self._times: dict[str, dict[str, float]] = {}  # by purpose and pass
 
     @property
     def next_number(self) -> int:
@@ -65,6 +66,7 @@ class Attempts:
     def forget_counts(self) -> None:
         """Count anew, after a change was taken back."""
         self._counts.clear()
+        self._times.clear()
 
     def begin(self, attempt: Attempt) -> Event:
         """State the intent, before anything crosses. An attempt begins once."""
@@ -75,7 +77,11 @@ class Attempts:
             row = (attempt.name, _key(of), of.number, of.purpose)
             self._file.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, NULL, NULL)", *row)
             self._counts.pop(of.purpose, None)
-            return self._account.event("intent", f"{of} begins.", **attempt.values, purpose=of.purpose)
+            asked = {"purpose": of.purpose, "asker": of.asker, "rows": of.rows, "step": of.step}
+            intent = self._account.event("intent", f"{of} begins.", **attempt.values, **asked)
+            if of.purpose in self._times:
+                self._times[of.purpose].setdefault(key_of_intent(intent.values), intent.time)
+            return intent
 
     def prepare(self, attempt: Attempt, entry: Entry) -> Event:
         """State what this party has logged of the pass, and what it says that it measured.
@@ -154,6 +160,21 @@ class Attempts:
         passes, lost = self._counts[of.purpose]
         return passes + lost - self.has_begun(of)
 
+    def begun_at(self, purpose: str) -> list[float]:
+        """When each pass for the purpose was begun (seconds since 1970); attempts at the same pass count once."""
+        if purpose not in self._times:
+            found = self._file.rows(
+                "SELECT line FROM events WHERE json_extract(line, '$.kind') = 'intent' "
+                "AND json_extract(line, '$.values.purpose') = ? ORDER BY number",
+                purpose,
+            )
+            times: dict[str, float] = {}
+            for (line,) in found:
+                intent = parse(Event, line)
+                times.setdefault(key_of_intent(intent.values), intent.time)
+            self._times[purpose] = times
+        return list(self._times[purpose].values())
+
     def brought(self, of: Pass) -> list[Crossing]:
         """What has come in earlier attempts at this pass, as far as that is known."""
         found = self._file.rows("SELECT received FROM attempts WHERE pass = ? AND received IS NOT NULL", _key(of))
@@ -162,6 +183,11 @@ class Attempts:
 
 def _write_crossings(crossings: Sequence[Crossing]) -> str:
     return canonical([values_of(crossing) for crossing in crossings]).decode()
+
+
+def key_of_intent(values: Mapping[str, Any]) -> str:
+    """What two attempts at the same pass have in common, from what is stated about them (see `_key`)."""
+    return f"train {values['step']}" if values.get("purpose") == "train" and "step" in values else str(values["pass"])
 
 
 def _key(of: Pass) -> str:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from modelkeep.core import progress
 from modelkeep.core.errors import GovernError, join_names
 from modelkeep.core.results import Result, measured
+from modelkeep.govern.ledger.allowances import check_board, check_rates
+from modelkeep.govern.ledger.budgets import Budget, count_budgets
 from modelkeep.govern.ledger.checks import CrossCheck, chain
 from modelkeep.govern.ledger.entry import Entry, Event
 from modelkeep.govern.ledger.findings import Finding, Findings
+from modelkeep.govern.ledger.history import WIDTH, History, HistoryLine, merge, write_statement
 from modelkeep.govern.ledger.reader import LedgerReader, read_ledger
 from modelkeep.govern.ledger.statements import Account, AttemptEnd, check_statements
 from modelkeep.govern.passes import Purpose
@@ -23,7 +28,8 @@ if TYPE_CHECKING:
 
     from modelkeep.govern.agreement.agreement import Agreement
 
-_MOST_SHOWN = 20
+_MOST_SHOWN = 20  # findings
+_MOST_LINES = 40  # of the history
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,8 @@ class Audit(Result, kind="ledger-audit"):
     together are found out by any other party about all but the last two passes; in these, two neighbours can agree on
     a digest that never crossed. All parties together can write what they like. Events after the last that another
     party keeps as a receipt are a party's own account, and its last entry binds it only once another ledger says that
-    it is committed. `given_up` are the attempts at passes that did not come to their end.
+    it is committed. `given_up` are the attempts at passes that did not come to their end, and `budgets`
+    what each party's agreed policy still allows.
     """
 
     agreement: str
@@ -64,6 +71,8 @@ class Audit(Result, kind="ledger-audit"):
     stretches: tuple[Stretch, ...]
     findings: tuple[Finding, ...]
     given_up: tuple[AttemptEnd, ...] = ()
+    history: tuple[HistoryLine, ...] = ()
+    budgets: tuple[tuple[str, Budget], ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -82,10 +91,33 @@ class Audit(Result, kind="ledger-audit"):
             counts[stretch.purpose, stretch.asker] += stretch.last - stretch.first + 1
         return dict(counts)
 
+    @property
+    def verdict(self) -> str:
+        """In one line: whether something is wrong, and who did it."""
+        under = f"under the agreement {self.agreement[:16]}…"
+        if self.sound:
+            return f"nothing wrong {under}"
+        people = dict.fromkeys(each.party + f" or {each.peer}" * bool(each.peer) for each in self.findings)
+        count = len(self.findings)
+        return f"{count} finding{'s' * (count > 1)} {under}, against {join_names(list(people))}"
+
+    def text(self) -> str:
+        """For a person: the verdict, what was found, and what happened, in 80 columns."""
+        parts = [self.verdict[0].upper() + self.verdict[1:] + "."]
+        for label, value in self.rows()[1:]:
+            parts += wrap(f"{label}: {value}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+        shown = self.history[-_MOST_LINES:]
+        if len(shown) < len(self.history):
+            parts += ["", f"({len(self.history) - len(shown):,} earlier lines: --json has all)"]
+        parties = [*(each.party for each in self.ledgers), *self.missing]
+        return "\n".join([*parts, "", write_statement(shown, parties)])
+
     def rows(self) -> list[tuple[str, str]]:
-        """The verdict, the ledgers, the passes and the findings."""
-        verdict = "nothing wrong" if self.sound else f"{len(self.findings)} findings"
-        rows = [("verdict", f"{verdict} under the agreement {self.agreement[:16]}…")]
+        """The verdict, the findings, the ledgers and the passes."""
+        rows = [("verdict", self.verdict)]
+        rows += [(f"{each.kind}: {each.where}", each.text) for each in self.findings[:_MOST_SHOWN]]
+        if len(self.findings) > _MOST_SHOWN:
+            rows.append(("…", f"{len(self.findings) - _MOST_SHOWN} more; the JSON has all"))
         if self.missing:
             rows.append(
                 ("not audited", f"{join_names(self.missing)}: no ledger, so nothing that only it could contradict")
@@ -98,9 +130,7 @@ class Audit(Result, kind="ledger-audit"):
         counts = Counter((each.party, each.purpose, each.ended) for each in self.given_up)
         for (party, wanted, ended), count in counts.items():
             rows.append((f"{wanted}, {ended} at {party}", f"{count} attempts"))
-        rows += [(f"{each.kind}: {each.where}", each.text) for each in self.findings[:_MOST_SHOWN]]
-        if len(self.findings) > _MOST_SHOWN:
-            rows.append(("…", f"{len(self.findings) - _MOST_SHOWN} more; the JSON has all"))
+        rows += [(f"{each.purpose}, by the policy of {party}", str(each)) for party, each in self.budgets]
         return rows
 
     def draw(self) -> Figure:
@@ -147,12 +177,18 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
         readings = _readings(ledgers, keys, findings)
         audited, stretches = _compare(agreement.fingerprint, readings, keys, findings)
         accounts = {party: Account(party) for party in readings}
+        histories = {party: History(party) for party in readings}
         for party, reading in readings.items():
             for event in chain(Event, reading, party, keys[party], findings):
                 accounts[party].take(event)
+                histories[party].take(event)
             audited[party] = replace(audited[party], events=len(accounts[party].hashes))
         policies = {party: agreement.policy(party) for party in keys}
         check_statements(accounts, readings, keys, policies, findings)
+        for party, account in accounts.items():
+            intents = list(account.intents.values())
+            check_rates(party, intents, policies[party], findings)
+            check_board(party, intents, account.boards, policies[party], agreement.fingerprint, findings)
         return Audit(
             agreement=agreement.fingerprint,
             ledgers=tuple(audited.values()),
@@ -160,6 +196,13 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
             stretches=tuple(stretches),
             findings=findings.all(),
             given_up=tuple(end for account in accounts.values() for end in account.given_up()),
+            budgets=tuple(
+                (party, budget)
+                for party, account in accounts.items()
+                for budget in count_budgets([policies[party]], account, None, time.time())
+                if budget.most is not None or budget.now
+            ),
+            history=tuple(merge(history.lines() for history in histories.values())),
             provenance=provenance(),
         )
 

@@ -42,6 +42,7 @@ class Account:
     intents: dict[str, Event] = field(default_factory=dict)
     prepared: dict[str, Event] = field(default_factory=dict)
     ends: dict[str, Event] = field(default_factory=dict)
+    boards: list[Event] = field(default_factory=list)
     contradictions: list[tuple[Event, str]] = field(default_factory=list)
     _committed: int = 0
 
@@ -54,6 +55,8 @@ class Account:
         if event.kind == "standing" and event.values.get("committed") != self._committed and self._committed:
             told = f"It says that {event.values.get('committed')} passes are committed, after it had committed "
             self.contradictions.append((event, f"{told}{self._committed}."))
+        if event.kind == "board":
+            self.boards.append(event)
         if isinstance(name, str) and event.kind == "intent":
             self.intents[name] = event
         elif isinstance(name, str) and event.kind == "prepared":

@@ -104,11 +104,11 @@ class EventLog:
         self._times: deque[float] = deque(maxlen=_MOST)
         self._left_out = 0
 
-    def note_refusal(self, sentence: str) -> None:
-        """Write down a refusal."""
-        self.write("refused", sentence)
+    def note_refusal(self, sentence: str, of: Pass | None = None) -> None:
+        """Write down a refusal, of a pass or of something else."""
+        self.write("refused", sentence, of)
 
-    def write(self, kind: str, text: str) -> None:
+    def write(self, kind: str, text: str, of: Pass | None = None) -> None:
         """Write an event down. A full disk is not an error here: it may be the very trouble that is reported.
 
         Other parties can cause a flood of events, so only `_MOST` of a minute are written.
@@ -121,5 +121,7 @@ class EventLog:
         more = f" ({self._left_out} events before it were too many to write down.)" if self._left_out else ""
         self._times.append(now)
         self._left_out = 0
+        names = ("number", "purpose", "asker", "rows")
+        about = {} if of is None else {name: getattr(of, name) for name in names}
         with suppress(PartyUnavailable):
-            self._ledger.event(kind, text[:_LONGEST] + more)
+            self._ledger.event(kind, text[:_LONGEST] + more, **about)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from torch import Tensor
 
@@ -33,9 +34,18 @@ class Materials:
         self._inputs[name] = x
         return name
 
-    def forget_inputs(self, name: str) -> None:
-        """Bring them no more."""
-        self._inputs.pop(name, None)
+    @contextmanager
+    def lend(self, data: Data | Tensor) -> Iterator[None]:
+        """Bring these data, or these inputs alone, for the time of the block."""
+        before = dict(self._inputs), dict(self._labels)
+        if isinstance(data, Tensor):
+            self.add_inputs(data)
+        else:
+            self.add(data)
+        try:
+            yield
+        finally:
+            self._inputs, self._labels = before
 
     def inputs(self, of: Pass) -> Tensor | None:
         """The inputs of a pass, where this party is their source."""

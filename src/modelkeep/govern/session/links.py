@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
-from queue import Empty, Queue
+from queue import Empty, Full, Queue
+from time import monotonic
 from typing import Any, TypeVar
 
 from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
@@ -37,7 +38,7 @@ class Links:
         self._agreement, self._identity, self._on_refused = agreement, identity, on_refused
         members = {party.name: party.public_key for party in agreement.parties}
         self._endpoint = Endpoint(identity, members, wire=agreement.wire, on_refused=on_refused)
-        self._inbox: Queue[_Arrival] = Queue(_WAITING)
+        self._inbox: Queue[_Arrival | None] = Queue(_WAITING)  # None only wakes who waits
         self._open: dict[str, Connection] = {}
         self._all: list[Connection] = []
         self._before = [0, 0]  # bytes sent and received over connections that are gone
@@ -57,12 +58,21 @@ class Links:
         self.address = self._listener.address
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
 
-    def receive(self, timeout: float | None) -> _Arrival | None:
-        """The next message, or the loss of a connection; None where nothing comes in time."""
+    def receive(self, timeout: float, *, wakes: bool = False) -> _Arrival | None:
+        """The next message, or the loss of a connection; None where nothing comes in time, or `wake` was called."""
+        until = monotonic() + timeout
         try:
-            return self._inbox.get(timeout=timeout)
+            while True:
+                arrival = self._inbox.get(timeout=max(0.0, until - monotonic()))
+                if arrival is not None or wakes:
+                    return arrival
         except Empty:
             return None
+
+    def wake(self) -> None:
+        """Let a thread that waits in `receive` look up."""
+        with suppress(Full):  # then it has enough to do
+            self._inbox.put_nowait(None)
 
     def dial(self, name: str, timeout: float) -> Connection:
         """Open a new connection to a party, and use it from now on."""

@@ -1,12 +1,11 @@
-"""Members of a session: `RemoteParty` is one as its leader speaks to it, and `serve` is what that party does.
+"""Members of a session: `RemoteParty` is one as its leader speaks to it; the functions are what that party does.
 
-The first writes the messages that the second reads.
+The first writes the messages that the others read.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -26,6 +25,7 @@ from modelkeep.govern.session.messages import (
 )
 from modelkeep.govern.session.pass_participant import PassParticipant
 from modelkeep.govern.session.session_protocol import Standing, read_standing
+from modelkeep.govern.session.turn import Turn
 from modelkeep.govern.wire.connection import Connection
 from modelkeep.govern.wire.message import Message
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _SESSION = re.compile(r"[0-9a-f]{16}")
 _LONGEST_REASON = 500  # characters of another party's reason that are written down
-_LOOK_UP = 0.5  # seconds between two looks at whether to stop
 
 
 class RemoteParty:
@@ -111,35 +110,11 @@ def _read_standing(values: Any, name: str | None = None) -> Standing:
     return read_standing(receipt, read_receipts(values.get("proof")))
 
 
-def serve(party: Party, stop: threading.Event) -> None:
-    """Take part until `stop` is set. A fault ends the pass, but never the serving."""
-    passes, links = party.passes, party.links
-    passes.on_prepared = lambda of, prepared: _report(passes, of, prepared)
-    party.events.write("serving", f"'{party.name}' serves at {links.address}.")
-    silent = 0.0
-    while not stop.is_set():
-        arrival = links.receive(_LOOK_UP)
-        if arrival is None:
-            with suppress(GovernError):  # a file that cannot be read now is read at the next pass
-                passes.decision.note_changes()
-        silent = 0.0 if arrival is not None or passes.unfinished is None else silent + _LOOK_UP
-        try:
-            if silent > party.agreement.wire.deadline:
-                raise PartyUnavailable(f"No further message came in {passes.unfinished} for {silent:g} s.")
-            if arrival is not None:
-                connection, message = arrival
-                if isinstance(message, GovernError):
-                    _lose(party, connection, message)
-                else:
-                    _handle(party, connection, message)
-        except Exception as error:  # what others send, or a disk, may cause anything; the serving goes on
-            silent = 0.0
-            _report_trouble(party, error)
-    party.state.keep()
-
-
-def answer_at_once(passes: PassParticipant, connection: Connection, message: Message) -> bool:
-    """Answer a question for consent while a pass is under way."""
+def answer_at_once(passes: PassParticipant, turn: Turn, connection: Connection, message: Message) -> bool:
+    """Answer a question for consent while a pass is under way, and turn others away who want to lead meanwhile."""
+    if message.kind == "open" and (busy := turn.refuse(connection.peer)) is not None:
+        refuse_question(connection, message, busy)
+        return True
     if message.kind != "ask":
         return False
     try:
@@ -156,7 +131,8 @@ def answer_at_once(passes: PassParticipant, connection: Connection, message: Mes
     return True
 
 
-def _handle(party: Party, connection: Connection, message: Message) -> None:
+def handle_message(party: Party, connection: Connection, message: Message) -> None:
+    """Do what a message of another party asks for, if it may."""
     passes, peer = party.passes, connection.peer
     in_session = message.header.get("session") == passes.session
     if message.kind in ("open", "settle", "begin", "close"):
@@ -212,7 +188,7 @@ def _answer(party: Party, connection: Connection, message: Message, *, leads: bo
     return {"fingerprint": sessions.close(read_number(message, "step"), read_number(message, "committed")).result()}
 
 
-def _lose(party: Party, connection: Connection, error: GovernError) -> None:
+def handle_loss(party: Party, connection: Connection, error: GovernError) -> None:
     """A connection broke. It matters only if there is no newer one to that party, and if something was due."""
     if party.links.connection_to(connection.peer) is not None:
         return
@@ -223,9 +199,11 @@ def _lose(party: Party, connection: Connection, error: GovernError) -> None:
         raise error
 
 
-def _report(passes: PassParticipant, of: Pass, prepared: Future[Receipt]) -> None:
+def report_prepared(passes: PassParticipant, of: Pass, prepared: Future[Receipt]) -> None:
     """Tell the leader when the entry is prepared, or could not be; the leader decides what follows."""
     leader, session = passes.leader, passes.session
+    if leader == passes.name:
+        return  # it knows
 
     def send(done: Future[Receipt]) -> None:  # on the ledger writer's thread
         try:
@@ -237,7 +215,7 @@ def _report(passes: PassParticipant, of: Pass, prepared: Future[Receipt]) -> Non
     prepared.add_done_callback(send)
 
 
-def _report_trouble(party: Party, error: Exception) -> None:
+def report_trouble(party: Party, error: Exception) -> None:
     """Tell the leader, who tells the others; then wait for it to begin again."""
     if not isinstance(error, GovernError):
         error = GovernError(f"'{party.name}' could not go on: {error!r}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyBusy, PartyUnavailable, WireError
 from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Consent, Pass, read, read_consent
 from modelkeep.govern.wire.connection import Connection
@@ -14,6 +14,7 @@ _LONGEST_WAIT = 3600.0  # seconds; a party cannot make another one wait for ever
 _ERRORS: dict[str, type[GovernError]] = {
     "pending": ConsentPending,
     "refused": ConsentRefused,
+    "busy": PartyBusy,
     "unavailable": PartyUnavailable,
     "broken": GovernError,
 }

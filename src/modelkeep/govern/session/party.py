@@ -25,6 +25,7 @@ from modelkeep.govern.session.pass_participant import PassParticipant
 from modelkeep.govern.session.pass_record import PassRecord
 from modelkeep.govern.session.session_protocol import SessionParticipant
 from modelkeep.govern.session.status import Status
+from modelkeep.govern.session.turn import Turn
 
 
 class Party:
@@ -75,7 +76,8 @@ class Party:
                 status=self.status,
             )
             self.sessions = SessionParticipant(self.passes, keys)
-            self.links.listen(partial(answer_at_once, self.passes), self.passes.admits)
+            self.turn = Turn(self.name, list(keys))
+            self.links.listen(partial(answer_at_once, self.passes, self.turn), self.passes.admits)
             opened.callback(self.links.close)
             self._opened = opened.pop_all()
 

@@ -90,7 +90,7 @@ class PassParticipant:
         except ConsentRefused as error:
             self.status.note_refusal(of, str(error))
             if not isinstance(error, ConsentPending) or of.digest != self._pending:  # it is asked for again and again
-                self.events.note_refusal(str(error))
+                self.events.note_refusal(str(error), of)
             self._pending = of.digest
             raise
         self.status.note_consent(of)

@@ -23,7 +23,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Protocol
 
-from modelkeep.core.errors import ConsentPending, GovernError, PartyUnavailable
+from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable
 from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Consent, Pass, Purpose
 from modelkeep.govern.session.links import wait_for
@@ -50,7 +50,8 @@ class PassLeader:
     """Leads passes, one after the other, within a session.
 
     `recorded` are passes of the training that run again after a fault, by their step. `on_fault` hears of a fault
-    after the pass was committed. `patience` is how many seconds to wait for a party that has not decided yet.
+    after the pass was committed. `patience` is how many seconds to wait for a party that has not decided yet; `wait`
+    waits some of them.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class PassLeader:
         patience: float,
         tell: Callable[[str], None],
         on_fault: Callable[[PartyUnavailable], object],
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._own, self._others = own, others
-        self._patience, self._tell, self._on_fault = patience, tell, on_fault
+        self._patience, self._tell, self._on_fault, self._wait = patience, tell, on_fault, wait
         self._deadline = own.agreement.wire.deadline
         self._asked: dict[str, list[tuple[str, Future[Consent]]]] = {}
         self.recorded: dict[int, Pass] = {}
@@ -106,13 +108,25 @@ class PassLeader:
             if of.digest not in self._asked:
                 self._ask(of)
             try:
-                consents = [wait_for(answer, self._deadline, name) for name, answer in self._asked.pop(of.digest)]
+                consents = [self._hear(name, answer, of) for name, answer in self._asked.pop(of.digest)]
                 return sorted(consents, key=lambda consent: consent.party)
             except ConsentPending as error:
                 if time.monotonic() > until:
+                    self._own.events.note_refusal(f"Given up after {self._patience:g} seconds. {error}", of)
                     raise
                 self._tell(str(error))
-                time.sleep(min(error.seconds, 5.0))
+                self._wait(min(error.seconds, 5.0))
+
+    def _hear(self, name: str, answer: Future[Consent], of: Pass) -> Consent:
+        """The consent of a party. What another one refuses is in this party's account too."""
+        try:
+            return wait_for(answer, self._deadline, name)
+        except ConsentPending:
+            raise
+        except ConsentRefused as error:
+            if name != self._own.name:
+                self._own.events.note_refusal(f"'{name}' refuses: {error}", of)
+            raise
 
     def _begin(self, of: Pass, consents: Sequence[Consent]) -> None:
         """Steps 3 and 4: every party's intent, and all of them to every party."""

@@ -72,19 +72,20 @@ def train(leader: Leader, *, updates: int | None = None) -> Trained:
     make = training_passes(party)
     with (
         measured(agreement.seed, data=agreement.data.fingerprint) as provenance,
-        interruption.hold_back(True) as interrupted,
+        interruption.hold_back(leader.stopped is None) as interrupted,
         progress.task("training together", until) as task,
     ):
+        stopped = leader.stopped or interrupted
         leader.meet()
         task.advance(party.pieces.step)
         while True:
-            while party.pieces.step < until and not interrupted():
+            while party.pieces.step < until and not stopped():
                 found = leader.run("train", make)
                 losses[party.pieces.step] = found["loss"]
                 task.advance(party.pieces.step - task.done, f"loss {found['loss']:.4g}")
             sent, received = party.links.bytes
             parts = leader.close()
-            if party.pieces.step >= until or interrupted():  # else a fault at the very end has taken all back
+            if party.pieces.step >= until or stopped():  # else a fault at the very end has taken all back
                 break
         return Trained(
             provenance=provenance(),
@@ -126,13 +127,17 @@ def evaluate(leader: Leader, data: Data, *, labels_at: str | None = None, batch:
     party = leader.party
     labels = fingerprint({"y": data.y})
     sink = labels_at or party.name
-    party.materials.add(data)
     sums = {"loss": 0.0, "correct": 0.0}
-    with measured(party.agreement.seed, data=data.fingerprint()) as provenance:
+    with (
+        measured(party.agreement.seed, data=data.fingerprint()) as provenance,
+        party.materials.lend(data),
+        progress.task("evaluating together", len(data)) as task,
+    ):
         for first in range(0, len(data), batch):
             rows = min(batch, len(data) - first)
             found = leader.run("evaluate", _make_pass(party, "evaluate", data.x, sink, labels, first, rows))
             sums = {name: total + found[name] for name, total in sums.items()}
+            task.advance(rows)
         step = party.pieces.step
         leader.close()
         return Evaluated(
@@ -147,11 +152,12 @@ def infer(leader: Leader, x: torch.Tensor, *, batch: int = 512) -> torch.Tensor:
     """The logits `(n, classes)` for this party's inputs `x: (n, *input_shape)`."""
     party = leader.party
     found = []
-    for some in torch.split(x, batch):
-        name = party.materials.add_inputs(some)
-        leader.run("infer", _make_pass(party, "infer", some, party.name, "", 0, len(some)))
-        party.materials.forget_inputs(name)
-        found.append(party.passes.answers)
+    with progress.task("asking together", len(x)) as task:
+        for some in torch.split(x, batch):
+            with party.materials.lend(some):
+                leader.run("infer", _make_pass(party, "infer", some, party.name, "", 0, len(some)))
+            found.append(party.passes.answers)
+            task.advance(len(some))
     leader.close()
     return torch.cat(found)
 

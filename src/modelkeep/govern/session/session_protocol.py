@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any, Protocol, TypeVar
 
-from modelkeep.core.errors import ConsentRefused, GovernError, PartyUnavailable, WireError
+from modelkeep.core.errors import ConsentRefused, GovernError, PartyBusy, PartyUnavailable, WireError
 from modelkeep.govern.consent.policy import PURPOSES
 from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.ledger.receipt import Receipt, require_statements
@@ -156,7 +156,7 @@ class SessionParticipant:
                 "Nothing starts unless all hold the same one."
             )
         if passes.leader not in ("", leader) and passes.links.connection_to(passes.leader) is not None:
-            raise PartyUnavailable(f"'{self.name}' is busy in a session that '{passes.leader}' leads.")
+            raise PartyBusy(f"'{self.name}' is busy in a session that '{passes.leader}' leads.")
         if passes.ledger.has_met_in(session):  # what others stated in it then could be shown as if it were of now
             raise GovernError(f"'{leader}' opens a session that was open before. Each has a name of its own.")
         passes.give_up(f"'{leader}' opened another session.")
