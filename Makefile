@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 # Three test processes on two cores, as many wait for processes that they started; each uses one thread (tests/conftest.py).
 WORKERS ?= 3
@@ -10,10 +11,15 @@ WORKERS ?= 3
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# What a user gets by `pip install modelkeep`: the demo needs no more.
+$(CORE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "ModelKeep needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@touch $(CORE)
+
+$(STAMP): $(CORE)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@# Its own pins would bring an old requests and a torchvision that does not work beside a CPU torch.
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps torchattacks
@@ -35,7 +41,7 @@ peers: .peers/.installed
 tfhe:
 	@sh tools/tfhe.sh
 
-demo: setup
+demo: $(CORE)
 	$(BIN)/modelkeep demo
 
 test: setup system peers check unit
