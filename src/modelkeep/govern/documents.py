@@ -14,6 +14,14 @@ from modelkeep.core.signing import canonical
 
 T = TypeVar("T")
 _MOST_BYTES = 4 * 2**20
+_ADAPTERS: dict[type, TypeAdapter[Any]] = {}  # to make one for an agreement takes a tenth of a second
+
+
+def adapter(kind: type[T]) -> TypeAdapter[T]:
+    """What reads and writes the dataclass `kind`."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
 
 
 def read_document(kind: type[T], path: Path, what: str) -> T:
@@ -23,7 +31,7 @@ def read_document(kind: type[T], path: Path, what: str) -> T:
             raise GovernError(f"'{path}' is {path.stat().st_size:,} bytes long; {what} has at most {_MOST_BYTES:,}.")
         text = path.read_bytes().decode()
         values = json.loads(text, object_pairs_hook=_without_doubles)
-        found: T = TypeAdapter(kind).validate_json(canonical(values), strict=True, extra="forbid")
+        found: T = adapter(kind).validate_json(canonical(values), strict=True, extra="forbid")
     except OSError as error:
         raise GovernError(f"'{path}' cannot be read: {error.strerror}. It should be {what}.") from error
     except ValidationError as error:
@@ -40,7 +48,7 @@ def read_document(kind: type[T], path: Path, what: str) -> T:
 
 def write_document(document: Any, path: Path) -> Path:
     """Write a dataclass as JSON that a person can read, whole or not at all."""
-    values = TypeAdapter(type(document)).dump_python(document, mode="json")
+    values = adapter(type(document)).dump_python(document, mode="json")
     try:
         with replace_file(path) as unfinished:
             unfinished.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", "utf-8")

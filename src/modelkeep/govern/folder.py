@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelkeep.core.errors import FolderInUse, GovernError
-from modelkeep.govern.identity import Identity, PublicIdentity, read_public
+from modelkeep.govern.identity import KEY, PUBLIC, Identity, PublicIdentity, read_public
 
 if TYPE_CHECKING:
     from modelkeep.govern.agreement.agreement import Agreement
+    from modelkeep.govern.agreement.key_history import KeyHistory
 
 
 @dataclass(frozen=True)
@@ -60,22 +62,55 @@ class Folder:
         """The socket at which the process that serves here takes requests of commands; there while it runs."""
         return self.path / "control.sock"
 
+    @property
+    def next_identity(self) -> Path:
+        """The key that the party has made and that does not speak yet (`modelkeep govern keys`)."""
+        return self.path / "next"
+
     def public(self) -> PublicIdentity:
         """Whose folder it is; that takes no passphrase."""
+        self._finish_key_change()
         return read_public(self.path)
 
     def identity(self) -> Identity:
         """Whose folder it is, with the key to sign."""
+        self._finish_key_change()
         return Identity.read(self.path)
 
     def signed_agreement(self) -> Agreement:
-        """The agreement, if all have signed it and it names the party whose folder this is, with the same key."""
+        """The agreement, if all have signed it, and the key of this party is the one that speaks for it now."""
+        history = self.key_history()
+        history.require_member(self.public())
+        return history.agreement
+
+    def key_history(self) -> KeyHistory:
+        """The keys of all parties: those of the agreement, and the changes that this party has taken in."""
         from modelkeep.govern.agreement.agreement import Agreement
+        from modelkeep.govern.agreement.key_change import KeyChange
+        from modelkeep.govern.agreement.key_history import KeyHistory
+        from modelkeep.govern.ledger.reader import read_ledger
+        from modelkeep.govern.passes import read
 
         agreement = Agreement.read(self.agreement)
         agreement.check_signed()
-        agreement.require_member(self.public())
-        return agreement
+        logged = read_ledger(self.ledger).key_changes() if self.ledger.exists() else ()
+        return KeyHistory.of(agreement, [read(KeyChange, event.values.get("change")) for event in logged])
+
+    def _finish_key_change(self) -> None:
+        """Let the next key take the place of the old one, once the ledger says that it speaks; also after a crash."""
+        from modelkeep.govern.ledger.reader import read_ledger
+
+        following = self.next_identity
+        if not (following / PUBLIC).is_file() or not self.ledger.exists():
+            return
+        if read_public(following).public_key != read_ledger(self.ledger).public_key:
+            return
+        for file in (KEY, PUBLIC):  # in this order: while the second is there, this is done again
+            if (following / file).is_file():
+                (following / file).replace(self.path / file)
+        shutil.rmtree(following, ignore_errors=True)
+        public = read_public(self.path)
+        public.write(self.path / f"{public.name}.party.json")
 
     @contextmanager
     def lock(self) -> Iterator[None]:

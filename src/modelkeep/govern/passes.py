@@ -8,14 +8,14 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from modelkeep.core.errors import GovernError
 from modelkeep.core.signing import Signer, canonical, is_signed
+from modelkeep.govern.documents import adapter
 
 Purpose = Literal["train", "evaluate", "infer"]
 T = TypeVar("T")
-_READERS: dict[type, TypeAdapter[Any]] = {}  # slow to make
 _NAMES: dict[type, tuple[str, ...]] = {}  # of each kind of record
 
 
@@ -123,10 +123,8 @@ def read_consent(values: Mapping[str, Any]) -> Consent:
 
 def read(kind: type[T], values: Any) -> T:
     """A dataclass from JSON values of another party: exact types, nothing missing, nothing more."""
-    if kind not in _READERS:
-        _READERS[kind] = TypeAdapter(kind)
     try:
-        found: T = _READERS[kind].validate_json(canonical(values), strict=True, extra="forbid")
+        found: T = adapter(kind).validate_json(canonical(values), strict=True, extra="forbid")
     except (ValidationError, ValueError) as error:
         raise GovernError(f"This is no {kind.__name__.lower()}: {error}") from error
     return found

@@ -48,10 +48,10 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
             return True
         return False
 
-    alice, bob = (Links(agreement, identities[name], told.append) for name in ("alice", "bob"))
+    members = {party.name: party.public_key for party in agreement.parties}
+    alice, bob = (Links(agreement, identities[name], members, told.append) for name in ("alice", "bob"))
     for links in (alice, bob):
         links.listen(at_once, lambda peer, kind, header, size: True)
-    members = {party.name: party.public_key for party in agreement.parties}
     endpoint = Endpoint(identities["alice"], members, wire=agreement.wire, on_refused=told.append)
     yield Pair(alice, bob, endpoint, agreement.member("bob").address, told)
     alice.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import typer
 
+from modelkeep.cli.govern import keys
 from modelkeep.cli.govern.advise import advise
 from modelkeep.cli.govern.consent import approve, pending, restore, withdraw
 from modelkeep.cli.govern.demo import demo
@@ -49,3 +50,4 @@ EXAMPLES: dict[Callable[..., None], str] = {
 }
 for verb, example in EXAMPLES.items():
     app.command(epilog=f"Example: modelkeep govern {example}")(verb)
+app.add_typer(keys.app, name="keys")

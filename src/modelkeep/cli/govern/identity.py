@@ -35,7 +35,7 @@ def init(
     from modelkeep.govern.identity import Identity, is_identity
 
     place = folder if folder is not None else Path(name)
-    made = Identity.at(place, name, None if is_identity(place) else _choose(f"the key of '{name}'", no_passphrase))
+    made = Identity.at(place, name, None if is_identity(place) else choose(f"the key of '{name}'", no_passphrase))
     handed = made.hand_over()
     if as_json:
         told = {"party": name, "folder": str(place), "hand_over": str(handed), "public_key": made.public_key}
@@ -60,14 +60,14 @@ def passphrase(
     from modelkeep.govern.folder import Folder
 
     identity = Folder(folder).identity()
-    new = _choose(f"the key of '{identity.name}'", no_passphrase, replaces=is_encrypted(identity.key_file))
+    new = choose(f"the key of '{identity.name}'", no_passphrase, replaces=is_encrypted(identity.key_file))
     replace_passphrase(identity.key_file, new)
     typer.echo(
         f"The key of '{identity.name}' {'has no passphrase any more' if new is None else 'has a new passphrase'}."
     )
 
 
-def _choose(what: str, none: bool, *, replaces: bool = False) -> Passphrase | None:
+def choose(what: str, none: bool, *, replaces: bool = False) -> Passphrase | None:
     """A new passphrase; none only where that was asked for."""
     from modelkeep.core.errors import InputError
     from modelkeep.core.passphrase import NEW, VARIABLE, choose_passphrase

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import ConfigDict, SerializerFunctionWrapHandler, TypeAdapter, WrapSerializer, model_serializer
+from pydantic import ConfigDict, SerializerFunctionWrapHandler, WrapSerializer, model_serializer
 
 from modelkeep.core.card import Card, leave_out_defaults
 from modelkeep.core.errors import GovernError, InputError, Remedy
@@ -27,7 +27,7 @@ from modelkeep.govern.agreement.terms import (
     require_signatures,
     require_training,
 )
-from modelkeep.govern.documents import read_document, write_document
+from modelkeep.govern.documents import adapter, read_document, write_document
 from modelkeep.govern.identity import Identity, PublicIdentity, require_name
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training.recipe import Recipe
@@ -132,7 +132,7 @@ class Agreement:
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of all but the signatures: by it the parties know that they mean the same agreement."""
-        values = TypeAdapter(Agreement).dump_python(self, mode="json")
+        values = adapter(Agreement).dump_python(self, mode="json")
         del values["signatures"]
         return sha256(canonical(values)).hexdigest()
 

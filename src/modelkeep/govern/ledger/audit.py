@@ -19,6 +19,7 @@ from modelkeep.govern.ledger.checks import CrossCheck, chain
 from modelkeep.govern.ledger.entry import Entry, Event
 from modelkeep.govern.ledger.findings import Finding, Findings
 from modelkeep.govern.ledger.history import WIDTH, History, HistoryLine, merge, write_statement
+from modelkeep.govern.ledger.key_audit import LoggedKeys, read_keys
 from modelkeep.govern.ledger.reader import LedgerReader, read_ledger
 from modelkeep.govern.ledger.statements import Account, AttemptEnd, check_statements
 from modelkeep.govern.passes import Purpose
@@ -53,6 +54,17 @@ class Stretch:
     last: int
 
 
+@dataclass(frozen=True)
+class KeyChanged:
+    """Another key of a party, or none, from the pass with the number `passes` on, and who consented to that."""
+
+    party: str
+    kind: str
+    passes: int
+    consents: tuple[str, ...]
+    reason: str
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Audit(Result, kind="ledger-audit"):
     """What an audit of the parties' ledgers found. `missing`: the parties whose ledgers were not there.
@@ -73,6 +85,7 @@ class Audit(Result, kind="ledger-audit"):
     given_up: tuple[AttemptEnd, ...] = ()
     history: tuple[HistoryLine, ...] = ()
     budgets: tuple[tuple[str, Budget], ...] = ()
+    key_changes: tuple[KeyChanged, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -127,6 +140,9 @@ class Audit(Result, kind="ledger-audit"):
             rows.append((f"ledger of {ledger.party}", f"{told}; ends with {ledger.last[:16] or 'nothing'}"))
         for (purpose, asker), count in self.passes().items():
             rows.append((f"{purpose}, asked by {asker}", f"{count} passes"))
+        for change in self.key_changes:
+            told = f"{change.kind}, from pass {change.passes} on; signed by {', '.join(change.consents)}"
+            rows.append((f"key of {change.party}", f"{told}{f' ({change.reason})' if change.reason else ''}"))
         counts = Counter((each.party, each.purpose, each.ended) for each in self.given_up)
         for (party, wanted, ended), count in counts.items():
             rows.append((f"{wanted}, {ended} at {party}", f"{count} attempts"))
@@ -163,7 +179,6 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
     `ledgers` names each party's file: its SQLite file, also while the party writes to it, or an exported copy. Ledgers
     may be left out; then what they alone could contradict stays unchecked. No party needs to be reached.
     """
-    keys = {member.name: member.public_key for member in agreement.parties}
     for party in ledgers:
         agreement.member(party)
     findings = Findings()
@@ -174,16 +189,18 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
             findings.add("agreement", "all parties", None, str(error))
         # All are opened, and say what is committed, before any is read: parties may be writing, and what is committed
         # here is then to be found everywhere.
-        readings = _readings(ledgers, keys, findings)
+        readings = _readings(ledgers, findings)
+        keys = read_keys(agreement, readings, findings)
+        _check_owners(readings, keys, findings)
         audited, stretches = _compare(agreement.fingerprint, readings, keys, findings)
         accounts = {party: Account(party) for party in readings}
         histories = {party: History(party) for party in readings}
         for party, reading in readings.items():
-            for event in chain(Event, reading, party, keys[party], findings):
+            for event in chain(Event, reading, party, keys.at_event, findings):
                 accounts[party].take(event)
                 histories[party].take(event)
             audited[party] = replace(audited[party], events=len(accounts[party].hashes))
-        policies = {party: agreement.policy(party) for party in keys}
+        policies = {party: agreement.policy(party) for party in keys.names}
         check_statements(accounts, readings, keys, policies, findings)
         for party, account in accounts.items():
             intents = list(account.intents.values())
@@ -192,7 +209,7 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
         return Audit(
             agreement=agreement.fingerprint,
             ledgers=tuple(audited.values()),
-            missing=tuple(party for party in keys if party not in readings),
+            missing=tuple(party for party in keys.names if party not in readings),
             stretches=tuple(stretches),
             findings=findings.all(),
             given_up=tuple(end for account in accounts.values() for end in account.given_up()),
@@ -203,11 +220,15 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
                 if budget.most is not None or budget.now
             ),
             history=tuple(merge(history.lines() for history in histories.values())),
+            key_changes=tuple(
+                KeyChanged(each.party, each.kind, each.passes, tuple(sorted(each.consents)), each.reason)
+                for each in keys.history.changes
+            ),
             provenance=provenance(),
         )
 
 
-def _readings(ledgers: Mapping[str, Path], keys: Mapping[str, str], findings: Findings) -> dict[str, LedgerReader]:
+def _readings(ledgers: Mapping[str, Path], findings: Findings) -> dict[str, LedgerReader]:
     readings = {}
     for party, path in sorted(ledgers.items()):
         try:
@@ -215,19 +236,23 @@ def _readings(ledgers: Mapping[str, Path], keys: Mapping[str, str], findings: Fi
         except GovernError as error:
             findings.add("unreadable", party, None, str(error))
             continue
-        if (reading.party, reading.public_key) != (party, keys[party]):
-            text = f"'{path}' says that it is the ledger of '{reading.party}' with the key {reading.public_key[:16]}…."
-            findings.add("identity", party, None, text)
         readings[party] = reading
     return readings
 
 
+def _check_owners(readings: Mapping[str, LedgerReader], keys: LoggedKeys, findings: Findings) -> None:
+    for party, reading in readings.items():
+        if reading.party != party or reading.public_key not in keys.ever(party):
+            told = f"it is the ledger of '{reading.party}' with the key {reading.public_key[:16]}…."
+            findings.add("identity", party, None, f"'{reading.path}' says that {told}")
+
+
 def _compare(
-    agreement: str, readings: Mapping[str, LedgerReader], keys: Mapping[str, str], findings: Findings
+    agreement: str, readings: Mapping[str, LedgerReader], keys: LoggedKeys, findings: Findings
 ) -> tuple[dict[str, Audited], list[Stretch]]:
     """Go through all ledgers at once, pass by pass, so that memory does not grow with their length."""
     audited = {party: Audited(party, 0, reading.committed, 0, "") for party, reading in readings.items()}
-    chains = {party: chain(Entry, reading, party, keys[party], findings) for party, reading in readings.items()}
+    chains = {party: chain(Entry, reading, party, keys.at_pass, findings) for party, reading in readings.items()}
     following = {party: next(links, None) for party, links in chains.items()}
     check, stretches = CrossCheck(agreement, keys, findings), list[Stretch]()
     final = max((reading.committed for reading in readings.values()), default=0)

@@ -8,21 +8,27 @@ ever gave names the hash of its entry two passes before, and the others keep the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from modelkeep.core.errors import GovernError
 from modelkeep.govern.ledger.entry import Crossing, Entry, Event
 from modelkeep.govern.ledger.findings import Findings
+from modelkeep.govern.ledger.key_audit import LoggedKeys
 from modelkeep.govern.ledger.reader import LedgerReader, parse
 from modelkeep.govern.passes import Consent
 
 T = TypeVar("T", Entry, Event)
 
 
-def chain(kind: type[T], reading: LedgerReader, party: str, public_key: str, findings: Findings) -> Iterator[T]:
-    """The entries or events of a ledger by rising numbers; what is wrong with them as a chain is noted on the way."""
+def chain(
+    kind: type[T], reading: LedgerReader, party: str, key: Callable[[str, int], str], findings: Findings
+) -> Iterator[T]:
+    """The entries or events of a ledger by rising numbers; what is wrong with them as a chain is noted on the way.
+
+    `key` says which public key of a party signs the one of that number.
+    """
     events = kind is Event
     what, expected = "event" if events else "entry", 0
     previous: str | None = ""
@@ -50,7 +56,7 @@ def chain(kind: type[T], reading: LedgerReader, party: str, public_key: str, fin
             text = f"There is no {what} {expected}; the next one is {number}."
             findings.add("missing", party, expected, text, until=number - 1, events=events)
             previous = None
-        if not link.is_of(party, public_key):
+        if not link.is_of(party, key(party, number)):
             findings.add("signature", party, number, f"'{party}' has not signed this {what}.", events=events)
         if previous is not None and link.previous != previous:
             text = f"The {what} does not name the hash of the {what} before it, as that stands now."
@@ -61,10 +67,10 @@ def chain(kind: type[T], reading: LedgerReader, party: str, public_key: str, fin
 
 @dataclass
 class CrossCheck:
-    """Holds the entries of one pass after the other against each other. `keys`: the public key of every party."""
+    """Holds the entries of one pass after the other against each other. `keys`: those of every party."""
 
     agreement: str
-    keys: Mapping[str, str]
+    keys: LoggedKeys
     findings: Findings
     _hashes: dict[str, dict[int, str]] = field(default_factory=dict)
     _valid: dict[tuple[str, Consent], bool] = field(default_factory=dict)
@@ -96,15 +102,16 @@ class CrossCheck:
         if entry.of.agreement != self.agreement:
             self.findings.add("agreement", party, number, f"{entry.of} ran under another agreement.")
         names = [consent.party for consent in entry.consents]
-        if names != sorted(self.keys):
-            text = f"The consents are those of {', '.join(names) or 'no party'}, not of {', '.join(sorted(self.keys))}."
+        if names != sorted(self.keys.names):
+            due = ", ".join(sorted(self.keys.names))
+            text = f"The consents are those of {', '.join(names) or 'no party'}, not of {due}."
             self.findings.add("consent", party, number, text)
         for consent in entry.consents:
-            if consent.party in self.keys and not self._is_valid(entry, consent):
+            if consent.party in self.keys.names and not self._is_valid(entry, consent):
                 text = f"The consent of '{consent.party}' is not signed by '{consent.party}'."
                 self.findings.add("consent", party, number, text)
         for crossing in (*entry.sent, *entry.received):
-            if crossing.peer == party or crossing.peer not in self.keys:
+            if crossing.peer == party or crossing.peer not in self.keys.names:
                 self.findings.add(
                     "crossing", party, number, f"'{crossing.peer}' is not a party to send to or receive from."
                 )
@@ -120,7 +127,7 @@ class CrossCheck:
 
     def _check_consents(self, number: int, entries: Mapping[str, Entry]) -> None:
         """A consent that two ledgers hold in two versions, both signed, was given twice: its giver is to blame."""
-        for giver in self.keys:
+        for giver in self.keys.names:
             versions = {
                 consent
                 for entry in entries.values()
@@ -158,9 +165,9 @@ class CrossCheck:
         key = (entry.of.digest, consent)
         if key not in self._valid:
             try:
-                consent.check(entry.of, self.keys[consent.party])
+                consent.check(entry.of, self.keys.at_pass(consent.party, entry.number))
                 self._valid[key] = True
-            except (GovernError, KeyError):
+            except GovernError:
                 self._valid[key] = False
         return self._valid[key]
 

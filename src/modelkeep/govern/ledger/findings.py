@@ -21,6 +21,7 @@ Kind = Literal[
     "prepared",  # an entry is not the one of which its party stated that it was prepared
     "contradiction",  # a party's account says two things that cannot both be true
     "receipt",  # a party keeps a statement of another one that this one has not signed
+    "key",  # a party logs a key change to which not all have consented, or that does not follow
     "forked",  # a party has signed two different events with one number: it keeps two accounts
 ]
 

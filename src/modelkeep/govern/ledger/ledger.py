@@ -6,11 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 from modelkeep.core.errors import GovernError
 from modelkeep.core.signing import Signer
+from modelkeep.govern.agreement.key_change import EVENT, KeyChange
 from modelkeep.govern.ledger.attempts import Attempts
 from modelkeep.govern.ledger.entry import Crossing, Entry, Event
 from modelkeep.govern.ledger.file import LedgerFile
@@ -28,13 +30,13 @@ class Ledger:
     Entries are the passes by their numbers. Events are the party's account of all that happened, in which every attempt
     at a pass stands from its intent to its end. Every change is one transaction, so a process that is killed leaves a
     whole chain; `sync` makes what was logged survive a loss of power too. Others read the file while it is written
-    (`LedgerReader`).
+    (`LedgerReader`). `former_key` is the public key that wrote it until now, for who takes in a key change.
     """
 
-    def __init__(self, path: Path, party: str, signer: Signer) -> None:
+    def __init__(self, path: Path, party: str, signer: Signer, *, former_key: str = "") -> None:
         self.path, self.party = path, party
         self._signer = signer
-        self._file = LedgerFile(path, party, signer.public_key)
+        self._file = LedgerFile(path, party, former_key or signer.public_key)
         self.attempts = Attempts(self._file, self)
         self.receipts = Receipts(self._file, self)
         try:
@@ -55,8 +57,8 @@ class Ledger:
         self._last = self.entry(self._length - 1) if self._length else None
         events = self._file.rows("SELECT line FROM events WHERE number = ?", self._heard - 1)
         self._last_event = parse(Event, events[0][0]).hash if events else ""
-        last, key = self._last, self._signer.public_key
-        if last is not None and (last.number != self._length - 1 or not last.is_of(self.party, key)):
+        last = self._last
+        if last is not None and (last.number != self._length - 1 or not self._is_own(last)):
             raise GovernError(
                 f"The last entry of the ledger '{self.path}' is not as '{self.party}' signed it: the file was changed "
                 "or is damaged. Audit it, and go on with a copy that is sound."
@@ -70,6 +72,14 @@ class Ledger:
                 )
             }
         )
+
+    def _is_own(self, entry: Entry) -> bool:
+        """Whether this party signed the entry, with the key that it has or with one that it had."""
+        if entry.is_of(self.party, self._signer.public_key):
+            return True
+        former = [event.values["change"]["old_key"] for event in read_ledger(self.path).key_changes()]
+        about = self._file.rows("SELECT public_key FROM about")[0][0]
+        return any(entry.is_of(self.party, str(key)) for key in {about, *former} if key)
 
     def __enter__(self) -> Self:
         return self
@@ -231,6 +241,37 @@ class Ledger:
                 self._file.execute("INSERT INTO events VALUES (?, ?)", event.number, event.line())
             self._heard, self._last_event = event.number + 1, event.hash
             return event
+
+    def take_key_change(self, change: KeyChange) -> None:
+        """Log a key change to which all have consented, who must. If it is about this party, it signs anew from here.
+
+        Who consented has committed `change.passes` passes and no other, unless a party leaves, after which nothing is
+        settled any more.
+        """
+        with self.change():
+            if change.kind != "leave":
+                self._settle_before(change)
+            self.event(EVENT, f"{change}.", change=asdict(change))
+            if change.party == self.party and change.new_key:
+                self._file.execute("UPDATE about SET public_key = ?", change.new_key)
+        self._load()
+
+    def _settle_before(self, change: KeyChange) -> None:
+        """End what this party had prepared when its process ended: it is committed, or no party has committed it."""
+        for name, prepared in self.attempts.unended():
+            if prepared is None:
+                self.attempts.lose(name)
+            elif (number := int(prepared.values["number"])) < change.passes:
+                self.commit(number)
+                self.attempts.settle(name, prepared, "committed", f"Before {change}.")
+            else:
+                self.attempts.settle(name, prepared, "given up", f"Before {change}.")
+        if self._committed != change.passes:
+            raise GovernError(
+                f"The ledger of '{self.party}' has {self._committed} committed passes, and not those before the "
+                f"{change}. Was it restored from a backup? `modelkeep govern audit` says what is missing."
+            )
+        self._file.execute("DELETE FROM entries WHERE number >= ?", self._committed)
 
     def sync(self) -> None:
         """Make all that was logged survive a loss of power."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from modelkeep.core.errors import GovernError
 from modelkeep.core.files import replace_file
 from modelkeep.core.signing import canonical
+from modelkeep.govern.agreement.key_change import EVENT
 from modelkeep.govern.ledger.entry import Entry, Event
 from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import read
@@ -23,6 +24,7 @@ FORMAT = 2
 APPLICATION = 0x6D6B676C
 """What marks a SQLite file as a ledger: "mkgl"."""
 
+_KEY_CHANGE = f'"kind":"{EVENT}"'
 Part = Literal["entries", "events", "receipts"]
 T = TypeVar("T", Entry, Event, Receipt)
 _WORDS: dict[Part, str] = {"entries": "entry", "events": "event", "receipts": "receipt"}
@@ -59,6 +61,11 @@ class LedgerReader:
     def events(self, start: int = 0) -> Iterator[Event]:
         """The events from number `start` on."""
         return (parse(Event, line) for line in self.lines("events", start))
+
+    def key_changes(self) -> Iterator[Event]:
+        """The events that log a key change; the others are not even parsed."""
+        found = (parse(Event, line) for line in self.lines("events") if _KEY_CHANGE in line)
+        return (event for event in found if event.kind == EVENT)
 
     def receipts(self) -> Iterator[Receipt]:
         """What the other parties have stated to this one."""

@@ -15,6 +15,7 @@ from modelkeep.core.errors import GovernError
 from modelkeep.govern.consent.policy import Policy
 from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.ledger.findings import Findings
+from modelkeep.govern.ledger.key_audit import LoggedKeys
 from modelkeep.govern.ledger.reader import LedgerReader
 from modelkeep.govern.ledger.receipt import Receipt
 
@@ -92,7 +93,7 @@ class Account:
 def check_statements(
     accounts: Mapping[str, Account],
     readings: Mapping[str, LedgerReader],
-    keys: Mapping[str, str],
+    keys: LoggedKeys,
     policies: Mapping[str, Policy],
     findings: Findings,
 ) -> None:
@@ -109,7 +110,7 @@ def check_statements(
             findings.add("contradiction", keeper, event.number, text, events=True)
         if reading.format > 1:
             _check_entries(accounts[keeper], reading, findings)
-            _check_attempts(accounts[keeper], intents, set(keys) - {keeper}, findings)
+            _check_attempts(accounts[keeper], intents, set(keys.names) - {keeper}, findings)
         _check_most(accounts[keeper], policies.get(keeper, Policy()), findings)
 
 
@@ -124,12 +125,12 @@ def _check_receipt(
     keeper: str,
     receipt: Receipt,
     accounts: Mapping[str, Account],
-    keys: Mapping[str, str],
+    keys: LoggedKeys,
     held: dict[tuple[str, int], tuple[str, Receipt]],
     findings: Findings,
 ) -> None:
     giver, number = receipt.party, receipt.event.number
-    if giver not in keys or not receipt.event.is_of(giver, keys[giver]):
+    if not keys.has_stated(giver, receipt.event):
         text = f"'{keeper}' keeps a statement '{receipt.event.kind}' of '{giver}' that '{giver}' has not signed."
         findings.add("receipt", keeper, number, text, events=True)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
@@ -31,13 +31,15 @@ class Links:
     Args:
         agreement: Who the parties are, and where.
         identity: Who this one is.
+        keys: The public key that speaks for each party now.
         on_refused: Called with a sentence for each refusal.
     """
 
-    def __init__(self, agreement: Agreement, identity: Identity, on_refused: Callable[[str], None]) -> None:
+    def __init__(
+        self, agreement: Agreement, identity: Identity, keys: Mapping[str, str], on_refused: Callable[[str], None]
+    ) -> None:
         self._agreement, self._identity, self._on_refused = agreement, identity, on_refused
-        members = {party.name: party.public_key for party in agreement.parties}
-        self._endpoint = Endpoint(identity, members, wire=agreement.wire, on_refused=on_refused)
+        self._endpoint = Endpoint(identity, keys, wire=agreement.wire, on_refused=on_refused)
         self._inbox: Queue[_Arrival | None] = Queue(_WAITING)  # None only wakes who waits
         self._open: dict[str, Connection] = {}
         self._all: list[Connection] = []

@@ -43,6 +43,7 @@ class Party:
             identity = folder.identity()
             self.name = identity.name
             self.agreement = folder.signed_agreement()
+            keys = folder.key_history().require_all()
             self.ledger = opened.enter_context(Ledger(folder.ledger, self.name, identity.signer))
             self.status = Status(self.name)
             self.events = EventLog(self.ledger, self.status.add_news)
@@ -57,9 +58,8 @@ class Party:
             self.materials = Materials(self.name, data)
             writer = LedgerWriter(self.ledger, self.agreement.wire)
             opened.callback(writer.close)
-            self.links = Links(self.agreement, identity, self.events.note_refusal)
+            self.links = Links(self.agreement, identity, keys, self.events.note_refusal)
             decision = ConsentDecision(policies, consents, self.name, self.ledger)
-            keys = {member.name: member.public_key for member in self.agreement.parties}
             self.passes = PassParticipant(
                 name=self.name,
                 agreement=self.agreement,
