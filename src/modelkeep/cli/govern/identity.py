@@ -85,7 +85,7 @@ def sign(
     file: AgreementFile,
     *,
     folder: Annotated[Path, typer.Option(help="The folder of the party that signs.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Sign without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do so without being asked.")] = False,
     as_json: Json = False,
 ) -> None:
     """Read an agreement, sign it, and put it into the party's folder. When all have signed, the party can start.

@@ -24,9 +24,9 @@ app = typer.Typer(
 )
 PartyFolder = Annotated[Path, typer.Argument(help="Your own folder.")]
 Other = Annotated[str, typer.Argument(help="The party whose key it is.")]
-Out = Annotated[Path, typer.Option(help="Where to write the file to hand on.")]
-Reason = Annotated[str, typer.Option(help="Why; all others read it, and it is in all ledgers.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it without being asked.")]
+Out = Annotated[Path, typer.Option(help="The file for the change, to hand on.")]
+Reason = Annotated[str, typer.Option(help="Why; the other parties are told.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do so without being asked.")]
 FILE = Path("key-change.json")
 
 
