@@ -24,9 +24,9 @@ from modelkeep.govern.ledger.audit import audit
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.ledger.reader import read_ledger
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import train
+from modelkeep.govern.session.service import serve
 from modelkeep.govern.wire.endpoint import Endpoint
 from modelkeep.govern.wire.settings import Wire
 
