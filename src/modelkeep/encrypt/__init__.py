@@ -9,6 +9,7 @@ from modelkeep.core.lazy import attach
 if TYPE_CHECKING:
     from modelkeep.encrypt.access.control import AccessControl, GuardedApplication
     from modelkeep.encrypt.access.policy import AccessPolicy
+    from modelkeep.encrypt.ckks.training import CiphertextTraining, train_on_ciphertexts
     from modelkeep.encrypt.functional.authority import Authority
     from modelkeep.encrypt.functional.inference import FirstLayerServer
     from modelkeep.encrypt.functional.training import FirstLayerGradients
@@ -25,6 +26,7 @@ __all__ = [
     "AccessPolicy",
     "Authority",
     "Bits",
+    "CiphertextTraining",
     "EncryptedRun",
     "FirstLayerGradients",
     "FirstLayerServer",
@@ -39,6 +41,7 @@ __all__ = [
     "quantise",
     "run_encrypted",
     "train_integers",
+    "train_on_ciphertexts",
     "train_on_shares",
 ]
 

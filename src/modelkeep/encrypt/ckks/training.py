@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from modelkeep.core import progress
 from modelkeep.core.data import Data
@@ -115,7 +116,7 @@ def train_on_ciphertexts(
                 found = np.array([client.decrypt(each)[0] for each in held])
                 errors.append(float(np.abs(found - plain).max()))
                 task.advance()
-        theirs, truth = scale(held_out), held_out.y.numpy()
+        theirs, labels = scale(held_out), held_out.y.numpy()
         return CiphertextTraining(
             provenance=provenance(),
             kind_of_network=network.describe(x.shape[1] - 1),
@@ -127,8 +128,8 @@ def train_on_ciphertexts(
             # The weights go to the client at the last level and come back fresh.
             refresh_bytes=refreshes * len(held) * (len(to_bytes(held[0])) + server.fresh_bytes),
             data_bytes=server.fresh_bytes * (x.shape[1] + 1),
-            accuracy=_share(network.scores(theirs, found) > 0, truth),
-            plain_accuracy=_share(network.scores(theirs, plain) > 0, truth),
+            accuracy=_share(network.scores(theirs, found), labels),
+            plain_accuracy=_share(network.scores(theirs, plain), labels),
             weights=tuple(found.tolist()),
         )
 
@@ -266,5 +267,5 @@ def _scaling(data: Data) -> Any:
     return scale
 
 
-def _share(positive: Floats, truth: Floats) -> Estimate:
-    return Estimate.rate(int((positive == (truth == 1)).sum()), len(truth))
+def _share(scores: Floats, labels: NDArray[Any]) -> Estimate:
+    return Estimate.rate(int(((scores > 0) == (labels == 1)).sum()), len(labels))
