@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from modelkeep import Data
-from modelkeep.core.errors import InputError
+from modelkeep.core.errors import InputError, TrainingError
 from modelkeep.encrypt.ckks.training import SIGMOID, _Hidden, _Logistic, train_on_ciphertexts
 
 
@@ -50,6 +50,12 @@ def test_ciphertexts_learn_what_is_learned_in_the_clear(hidden: int, steps: int,
     assert max(abs(weight) for weight in found.weights) > 0.01
     assert found.refreshes == steps - 1
     assert found.accuracy.value == found.plain_accuracy.value
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_training_that_diverges_says_so() -> None:
+    with pytest.raises(TrainingError, match="Lower the learning rate"):
+        train_on_ciphertexts(little(), held_out=little(), steps=1, learning_rate=1e12)
 
 
 def test_three_classes_are_refused() -> None:
