@@ -54,9 +54,9 @@ EXPORTS = {
     "core.formats": "Reading read write",
     "core.slices": "Cut Place Slice cut one_path places",
     "encrypt": """
-        AccessControl AccessPolicy Authority Bits CiphertextTraining EncryptedRun FirstLayerGradients FirstLayerServer
-        FixedPoint GuardedApplication IntegerNetwork IntegerTrained Quantised SharedInference SharedTraining
-        infer_on_shares quantise run_encrypted train_integers train_on_ciphertexts train_on_shares
+        AccessControl AccessPolicy Authority Bits FirstLayerGradients FirstLayerServer FixedPoint GuardedApplication
+        SharedInference SharedTraining infer_on_shares quantise run_encrypted train_integers train_on_ciphertexts
+        train_on_shares
     """,
     "explain": """
         TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast

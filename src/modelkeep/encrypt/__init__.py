@@ -9,15 +9,14 @@ from modelkeep.core.lazy import attach
 if TYPE_CHECKING:
     from modelkeep.encrypt.access.control import AccessControl, GuardedApplication
     from modelkeep.encrypt.access.policy import AccessPolicy
-    from modelkeep.encrypt.ckks.training import CiphertextTraining, train_on_ciphertexts
+    from modelkeep.encrypt.ckks.training import train_on_ciphertexts
     from modelkeep.encrypt.functional.authority import Authority
     from modelkeep.encrypt.functional.inference import FirstLayerServer
     from modelkeep.encrypt.functional.training import FirstLayerGradients
-    from modelkeep.encrypt.integers.integer_training import FixedPoint, IntegerTrained, train_integers
-    from modelkeep.encrypt.integers.network import IntegerNetwork
-    from modelkeep.encrypt.integers.quantised import Quantised, quantise
+    from modelkeep.encrypt.integers.integer_training import FixedPoint, train_integers
+    from modelkeep.encrypt.integers.quantised import quantise
     from modelkeep.encrypt.integers.straight_through import Bits
-    from modelkeep.encrypt.integers.tfhe import EncryptedRun, run_encrypted
+    from modelkeep.encrypt.integers.tfhe import run_encrypted
     from modelkeep.encrypt.shares.inference import SharedInference, infer_on_shares
     from modelkeep.encrypt.shares.training import SharedTraining, train_on_shares
 
@@ -26,15 +25,10 @@ __all__ = [
     "AccessPolicy",
     "Authority",
     "Bits",
-    "CiphertextTraining",
-    "EncryptedRun",
     "FirstLayerGradients",
     "FirstLayerServer",
     "FixedPoint",
     "GuardedApplication",
-    "IntegerNetwork",
-    "IntegerTrained",
-    "Quantised",
     "SharedInference",
     "SharedTraining",
     "infer_on_shares",

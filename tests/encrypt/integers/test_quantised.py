@@ -8,7 +8,8 @@ from torch import nn
 from digits import digits_dense, held_out_digits, training_digits
 from encrypt.integers.test_network import brute_force
 from modelkeep.core.results import Result
-from modelkeep.encrypt import Bits, Quantised, quantise
+from modelkeep.encrypt import Bits, quantise
+from modelkeep.encrypt.integers.quantised import Quantised
 from modelkeep.training import Recipe
 
 
