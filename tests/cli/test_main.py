@@ -92,7 +92,7 @@ def test_the_doctor_knows_what_is_here_and_what_is_not(tmp_path: Path) -> None:
     parts = {part["name"]: part for part in found["parts"]}
     assert parts["torch"]["version"] == torch.__version__
     assert parts["torch"]["group"] == "core"
-    assert parts["tenseal"]["enables"] == "planned: running a model on encrypted data"
+    assert parts["tenseal"]["enables"] == "running a model on encrypted data"
     assert all(part["enables"] and part["remedy"] for part in found["parts"])
     people = modelkeep("doctor", folder=tmp_path)
     assert "Works here" in people.stdout

@@ -69,6 +69,7 @@ OF_THE_VERB = [
     "--name",
     "--optimizer",
     "--part",
+    "--port",
     "--price",
     "--purpose",
     "--queries",

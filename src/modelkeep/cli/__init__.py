@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from modelkeep.cli import certify, data, govern, guard, papers, study
+from modelkeep.cli import certify, data, encrypt, govern, guard, papers, study
 from modelkeep.cli.attack import AttackCommand, attack
 from modelkeep.cli.audit import audit
 from modelkeep.cli.bias import bias
@@ -55,6 +55,7 @@ app.add_typer(certify.app, name="certify")
 app.add_typer(data.app, name="data")
 app.add_typer(guard.app, name="guard")
 app.add_typer(govern.app, name="govern")
+app.add_typer(encrypt.app, name="encrypt")
 study.app.command(epilog="Example: modelkeep study papers")(papers.papers)
 study.app.command(epilog="Example: modelkeep study plasticity --size small")(papers.run)
 app.add_typer(study.app, name="study", cls=papers.Studies)

@@ -63,7 +63,7 @@ def convert(
     beside: Path | None = None
     if target.suffix == ".pt2":
         write_pt2(model, target)
-        beside = _describe(model, said).write(target.with_suffix(".toml"))
+        beside = describe_model(model, said).write(target.with_suffix(".toml"))
     else:
         model.save(target)
     tokenizer = _copy_tokenizer(source, said, target) if model.nest is not None else None
@@ -91,7 +91,7 @@ def _beside(source: str) -> Path:
     return (Path() if source.startswith("timm/") else Path(source).parent) / f"{stem}.safetensors"
 
 
-def _describe(model: Model, said: Description) -> Description:
+def describe_model(model: Model, said: Description) -> Description:
     """What a .pt2 file does not hold."""
     from dataclasses import replace
 

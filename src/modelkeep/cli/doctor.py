@@ -15,14 +15,14 @@ import typer
 from rich.console import Console
 
 # For people who work on ModelKeep itself, or planned.
-_NOT_OFFERED = ("encrypt", "docs", "bench", "dev")
+_NOT_OFFERED = ("docs", "bench", "dev")
 _ENABLES = {
     "core": "explain, attack, harden, certify, privacy, bias, complete, audit, data and study",
     "text": "text classifiers, with the tokenizers and networks of Hugging Face",
     "formats": "reading ONNX models, Parquet tables and data sets in R's format",
     "guard": "defences against theft, stealing to measure it, and serving a model behind ModelGuard",
     "govern": "splitting a model between parties that consent to every pass",
-    "encrypt": "planned: running a model on encrypted data",
+    "encrypt": "running a model on encrypted data",
     "private": "training with differential privacy",
     "rl": "agents of reinforcement learning, and completing them (MinAtar, Atari, Doom)",
     "completion": "the search for models that are hard to complete",

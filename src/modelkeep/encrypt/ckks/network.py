@@ -100,8 +100,9 @@ class _Walk(fx.Interpreter):
         bias = flat[0]
         weight = (flat[1:] - bias).T
         self._require_affine(start, end, shape, weight, bias)
-        stretch = [node for node in self.between(start, end) if node.op == "call_module"]
-        name = ", ".join(dict.fromkeys(str(node.target) for node in stretch)) or end.name
+        stretch = [node for node in self.between(start, end) if node in self.dependent and node in _ancestors(end)]
+        named = [str(node.target) for node in stretch if node.op == "call_module"]
+        name = ", ".join(dict.fromkeys(named or [node.name for node in stretch]))
         return Affine(name, weight.numpy().copy(), bias.numpy().copy(), self._pattern(start, end, shape))
 
     def after(self, start: fx.Node) -> fx.Node:

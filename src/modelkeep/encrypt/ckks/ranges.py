@@ -13,6 +13,7 @@ from modelkeep.encrypt.ckks.affine import Affine, Network
 from modelkeep.encrypt.ckks.scheme import Floats
 
 MARGIN = 2.0  # values of new inputs may be this much larger than those of the data that the plan was made from
+SLACK = 0.25  # of the width of the data's range, on either side
 SAMPLE = 1000  # examples that are looked at; the largest value of more differs by far less than the margin
 
 
@@ -39,7 +40,8 @@ def find_ranges(model: Model, network: Network, data: Data | None) -> Ranges:
     if data is not None:
         model.require_fit(data)
         x = data.rows(range(min(SAMPLE, len(data)))).double().numpy()
-        return Ranges(float(x.min()), float(x.max()), measure_ranges(network, x.reshape(len(x), -1)))
+        low, high = model.bounds or _widen(float(x.min()), float(x.max()))
+        return Ranges(low, high, measure_ranges(network, x.reshape(len(x), -1)))
     if model.bounds is None:
         raise EncryptError(
             "The plan needs to know how large the inputs are: the model has no bounds. Give some data (--data), or "
@@ -47,6 +49,11 @@ def find_ranges(model: Model, network: Network, data: Data | None) -> Ranges:
         )
     low, high = model.bounds
     return Ranges(low, high, _at_worst(network, max(abs(low), abs(high))))
+
+
+def _widen(low: float, high: float) -> tuple[float, float]:
+    """New inputs are a little outside of the range of those that were seen; the margin of the values covers that."""
+    return low - SLACK * (high - low), high + SLACK * (high - low)
 
 
 def measure_ranges(network: Network, x: Floats) -> tuple[Range, ...]:
