@@ -54,8 +54,9 @@ EXPORTS = {
     "core.formats": "Reading read write",
     "core.slices": "Cut Place Slice cut one_path places",
     "encrypt": """
-        AccessControl AccessPolicy Authority Bits FirstLayerGradients FirstLayerServer FixedPoint GuardedApplication
-        SharedInference SharedTraining infer_on_shares quantise run_encrypted train_integers train_on_ciphertexts
+        AccessControl AccessPolicy Authority Bits Client FirstLayerGradients FirstLayerServer FixedPoint
+        GuardedApplication Plan Polynomial Service SharedInference SharedTraining flood infer_on_shares
+        make_polynomial plan_inference quantise run_encrypted train_integers train_on_ciphertexts
         train_on_shares
     """,
     "explain": """
