@@ -43,6 +43,7 @@ EXPORTS = {
     "certify.rules": "RULES Call NoRule Value Written elementwise export layers",
     "certify.verifier": "Check Refused Report fingerprint read_inputs verify",
     "cli": "app main",
+    "cli.encrypt": "app",
     "cli.govern": "app",
     "cli.guard": "app",
     "completion": """
