@@ -56,9 +56,8 @@ EXPORTS = {
     "core.slices": "Cut Place Slice cut one_path places",
     "encrypt": """
         AccessControl AccessPolicy Authority Bits Client FirstLayerGradients FirstLayerServer FixedPoint
-        GuardedApplication Plan Polynomial Service SharedInference SharedTraining flood infer_on_shares
-        make_polynomial plan_inference quantise run_encrypted train_integers train_on_ciphertexts
-        train_on_shares
+        GuardedApplication SharedInference SharedTraining infer_on_shares plan_inference quantise
+        run_encrypted train_integers train_on_ciphertexts train_on_shares
     """,
     "explain": """
         TCAV AgainstAll Channel ChannelInfluence ClassScore Concept ConceptSensitivity Conductance Contrast

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from modelkeep.encrypt.access.control import AccessControl, GuardedApplication
     from modelkeep.encrypt.access.policy import AccessPolicy
     from modelkeep.encrypt.ckks.client import Client
-    from modelkeep.encrypt.ckks.flooding import flood
-    from modelkeep.encrypt.ckks.plan import Plan, plan_inference
-    from modelkeep.encrypt.ckks.service import Service
+    from modelkeep.encrypt.ckks.plan import plan_inference
     from modelkeep.encrypt.ckks.training import train_on_ciphertexts
     from modelkeep.encrypt.functional.authority import Authority
     from modelkeep.encrypt.functional.inference import FirstLayerServer
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from modelkeep.encrypt.integers.quantised import quantise
     from modelkeep.encrypt.integers.straight_through import Bits
     from modelkeep.encrypt.integers.tfhe import run_encrypted
-    from modelkeep.encrypt.polynomial import Polynomial, make_polynomial
     from modelkeep.encrypt.shares.inference import SharedInference, infer_on_shares
     from modelkeep.encrypt.shares.training import SharedTraining, train_on_shares
 
@@ -35,14 +32,9 @@ __all__ = [
     "FirstLayerServer",
     "FixedPoint",
     "GuardedApplication",
-    "Plan",
-    "Polynomial",
-    "Service",
     "SharedInference",
     "SharedTraining",
-    "flood",
     "infer_on_shares",
-    "make_polynomial",
     "plan_inference",
     "quantise",
     "run_encrypted",

@@ -155,7 +155,7 @@ def remedies() -> Sequence[tuple[tuple[type[nn.Module], ...], str]]:
     replace = "let ModelKeep replace and fine-tune it: --replace, or make_polynomial(model, train, held_out)"
     return (
         ((nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool2d), f"use average pooling, or {replace}"),
-        (ACTIVATIONS, f"use a polynomial such as modelkeep.encrypt.Polynomial, or {replace}"),
+        (ACTIVATIONS, f"use a polynomial such as modelkeep.encrypt.polynomial.Polynomial, or {replace}"),
         ((nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm2d), "use batch norm, which is affine once it is trained"),
         ((nn.Softmax, nn.LogSoftmax), "leave it out: the client can take the softmax of the logits"),
     )

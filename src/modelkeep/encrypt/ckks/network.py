@@ -227,7 +227,7 @@ def _refusal(node: fx.Node, module: nn.Module) -> str:
     )
     return (
         f"Layer '{_name(node)}' is {what}, which is neither affine nor a square. Encrypted values allow affine layers "
-        "(convolution, linear, batch norm, average pool) and squares (modelkeep.encrypt.Polynomial)."
+        "(convolution, linear, batch norm, average pool) and squares (modelkeep.encrypt.polynomial.Polynomial)."
     )
 
 
