@@ -30,7 +30,7 @@ from modelkeep.govern.exposure import Advice
 from modelkeep.govern.exposure.labels import LabelLeak
 from modelkeep.govern.ledger import Audit as LedgerAudit
 from modelkeep.govern.ledger import audit as audit_ledgers
-from modelkeep.govern.piece.files import assemble
+from modelkeep.govern.piece.files import join
 from modelkeep.govern.session.runs import Evaluated, Trained
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.gate import Gate
@@ -224,7 +224,7 @@ def test_an_agreement_its_pieces_and_its_ledgers_are_read(copy: Path) -> None:
     agreement = Agreement.read(folder / "agreement.json")
     agreement.check_signed()
     assert agreement.holders == ("alice", "bob")
-    model = assemble(agreement, {name: folder / f"{name}-piece.safetensors" for name in agreement.holders})
+    model = join(agreement, {name: folder / f"{name}-piece.safetensors" for name in agreement.holders})
     start = Model.load(STORED / "start.safetensors")
     assert torch.equal(model.logits(first(3)), start.logits(first(3)))
     found = audit_ledgers(agreement, {name: folder / f"{name}.jsonl" for name in agreement.holders})

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from time import time
 from typing import Any
 
 import torch
@@ -17,8 +18,10 @@ from modelkeep import Data, Model
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.agreement.draft import draft
 from modelkeep.govern.agreement.terms import Material
+from modelkeep.govern.consent import ConsentState
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.identity import Identity
+from modelkeep.govern.passes import Purpose
 from modelkeep.govern.piece.files import split
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.service import serve
@@ -69,6 +72,13 @@ def found(
         agreement.write(folder.agreement)
     split(model, agreement, folders)
     return agreement, folders
+
+
+def approve(folder: Folder, purpose: Purpose, passes: int = 1) -> None:
+    """A person approves passes at the party of this folder."""
+    state = ConsentState(folder.consent)
+    state.approve(passes, purpose, time() + 3600)
+    state.close()
 
 
 class Host:

@@ -22,7 +22,7 @@ from modelkeep.govern.agreement.draft import draft
 from modelkeep.govern.agreement.terms import Material
 from modelkeep.govern.folder import Folder
 from modelkeep.govern.identity import Identity
-from modelkeep.govern.piece.files import assemble, read_piece, split, write_piece
+from modelkeep.govern.piece.files import assemble, join, read_piece, split, write_piece
 from modelkeep.training.recipe import Recipe
 
 NAMES = ("alice", "bob", "carol")
@@ -101,15 +101,23 @@ def test_all_pieces_together_are_the_model_again(
     folders: dict[str, Folder], agreement: Agreement, model: Model
 ) -> None:
     split(model, agreement, {name: folders[name] for name in ("alice", "bob")})
-    whole = assemble(agreement, {name: folders[name].piece for name in ("alice", "bob")})
+    whole = join(agreement, {name: folders[name].piece for name in ("alice", "bob")})
     assert whole.fingerprint() == model.fingerprint()
     assert torch.equal(whole.logits(whole.probe()), model.logits(model.probe()))
+
+
+def test_pieces_that_were_not_released_are_not_assembled(
+    folders: dict[str, Folder], agreement: Agreement, model: Model
+) -> None:
+    split(model, agreement, folders)
+    with pytest.raises(GovernError, match="'alice' was not released: nothing shows that all parties consented"):
+        assemble(agreement, {name: folders[name].piece for name in ("alice", "bob")})
 
 
 def test_one_piece_is_no_model(folders: dict[str, Folder], agreement: Agreement, model: Model) -> None:
     split(model, agreement, folders)
     with pytest.raises(GovernError, match="The model is not whole without the pieces of: bob"):
-        assemble(agreement, {"alice": folders["alice"].piece})
+        join(agreement, {"alice": folders["alice"].piece})
 
 
 def test_an_agreement_that_was_read_back_deals_the_same_model(
@@ -170,7 +178,7 @@ def test_a_piece_that_does_not_fit_is_refused(
     change, sentence = DAMAGED[damage]
     write_piece(folders["bob"].piece, agreement, "bob", change(tensors, name))
     with pytest.raises(GovernError) as refused:
-        assemble(agreement, {"alice": folders["alice"].piece, "bob": folders["bob"].piece})
+        join(agreement, {"alice": folders["alice"].piece, "bob": folders["bob"].piece})
     assert sentence.format(n=name) in str(refused.value)
 
 

@@ -58,6 +58,11 @@ class Folder:
         return self.path / "checkpoints"
 
     @property
+    def openings(self) -> Path:
+        """What the party has to show of its last passes, if another one checks them."""
+        return self.path / "openings"
+
+    @property
     def control(self) -> Path:
         """The socket at which the process that serves here takes requests of commands; there while it runs."""
         return self.path / "control.sock"

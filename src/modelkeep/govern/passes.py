@@ -14,7 +14,7 @@ from modelkeep.core.errors import GovernError
 from modelkeep.core.signing import Signer, canonical, is_signed
 from modelkeep.govern.documents import adapter
 
-Purpose = Literal["train", "evaluate", "infer"]
+Purpose = Literal["train", "evaluate", "infer", "release", "check"]
 T = TypeVar("T")
 _NAMES: dict[type, tuple[str, ...]] = {}  # of each kind of record
 
@@ -28,6 +28,9 @@ class Pass:
     (and has the labels). `data` is the fingerprint of the inputs as the asker declares it and `labels` that of their
     labels (empty where no party needs them); `rows` examples pass in `parts` micro-batches: those of the recipe's batch
     for that step, or those from the `first` on.
+
+    In a release no inputs pass: all hand out their pieces, and `sink` gets them. Nor do they in a check: the asker
+    looks at the work of `sink`, and `data` is a random number that tells two checks apart.
     """
 
     agreement: str

@@ -21,6 +21,7 @@ from modelkeep.cli import govern
 from modelkeep.cli.govern.identity import spoken
 from modelkeep.cli.govern.view import line, view
 from modelkeep.govern import Agreement, Folder, Identity, Party, Pass
+from modelkeep.govern.piece.files import join
 from modelkeep.training import cross_entropy, fit
 from modelkeep.zoo import datasets
 from processes import PATIENCE
@@ -44,11 +45,14 @@ def test_two_parties_train_refuse_ask_and_are_audited(modelkeep: Run, tmp_path: 
             assert ran.code in (2, 4)
             assert "the contract has ended" in ran.err
         assert not (tmp_path / "answers.npz").exists()
-        assert set(told("status", "bob")["withdrawn"]) == {"train", "evaluate", "infer"}
+        assert set(told("status", "bob")["withdrawn"]) == {"train", "evaluate", "infer", "release", "check"}
         told("restore", "bob")
         assert told("train", "alice", "--data", "digits")["updates"] == 12
         accuracy = told("evaluate", "alice", "--data", "digits", "--labels-at", "bob")["accuracy"]["value"]
         assert told("infer", "alice", "--data", "digits")["inputs"] == 359
+        assert "piece" not in told("export", "bob", "--out", "copies")
+        told("approve", "bob", "--purpose", "release")
+        assert told("release", "alice")["step"] == 12
         exported = {name: told("export", name, "--out", "copies") for name in ("alice", "bob")}  # Bob still serves
         bob.send_signal(signal.SIGTERM)
         out, err = bob.communicate(timeout=PATIENCE)
@@ -59,7 +63,7 @@ def test_two_parties_train_refuse_ask_and_are_audited(modelkeep: Run, tmp_path: 
     ledgers = [exported[name]["ledger"] for name in exported]
     assert modelkeep("govern", "audit", "agreement.json", *ledgers).code == 0
     status = told("status", "bob")
-    assert (status["updates"], status["committed"], status["entries"]) == (12, 14, 14)
+    assert (status["updates"], status["committed"], status["entries"]) == (12, 15, 15)
     assert {"purpose": "infer", "asker": "alice", "passes": 1} in status["passes"]
     assert "asked by alice" in modelkeep("govern", "status", "bob").out
 
@@ -237,10 +241,11 @@ def test_weights_that_exist_are_dealt_out_as_they_are(modelkeep: Run, tmp_path: 
         in modelkeep("govern", "split", digits_model, "dealt/alice", "dealt/bob", "--agreement", "drafted.json").out
     )
     pieces = [f"dealt/{name}/piece.safetensors" for name in ("alice", "bob")]
-    assert modelkeep("govern", "assemble", "drafted.json", *pieces, "--out", "whole.safetensors").code == 0
-    assert Model.load(tmp_path / "whole.safetensors").fingerprint() == Model.load(digits_model).fingerprint()
-    missing = modelkeep("govern", "assemble", "drafted.json", pieces[0], "--out", "half.safetensors")
-    assert "not whole without the pieces of: bob" in missing.err
+    agreement = Agreement.read(tmp_path / "drafted.json")
+    whole = join(agreement, {name: tmp_path / "dealt" / name / "piece.safetensors" for name in ("alice", "bob")})
+    assert whole.fingerprint() == Model.load(digits_model).fingerprint()
+    refused = modelkeep("govern", "assemble", "drafted.json", *pieces, "--out", "whole.safetensors")
+    assert "was not released" in refused.err
 
 
 def test_the_view_says_what_a_party_does_and_takes_no_markup_of_others(modelkeep: Run, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from modelkeep.govern.identity import Identity
 from modelkeep.govern.ledger.audit import Audit, audit
 from modelkeep.govern.ledger.entry import Entry, Event
 from modelkeep.govern.ledger.reader import read_ledger
+from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.passes import Pass, read
 from modelkeep.govern.piece.computation import Computation
 from modelkeep.govern.session.leader import Leader
@@ -87,9 +88,11 @@ def tell(change: Callable[[dict[str, float]], dict[str, float]]) -> Change:
 
     def install(party: Party) -> None:
         prepare = party.passes.record.prepare
-        party.passes.record.prepare = lambda sent, received, metrics: prepare(  # type: ignore[method-assign]
-            sent, received, change(dict(metrics))
-        )
+
+        def preparing(sent: Any, received: Any, metrics: Any, told: Any = None) -> Receipt:
+            return prepare(sent, received, change(dict(metrics)), told)
+
+        party.passes.record.prepare = preparing  # type: ignore[method-assign]
 
     return install
 
@@ -187,8 +190,8 @@ def test_a_party_that_prepares_for_another_attempt_commits_nothing(split: Meetin
         attempts = party.ledger.attempts
         prepare = attempts.prepare
 
-        def preparing(attempt: Any, entry: Entry) -> Event:
-            return prepare(replace(attempt, name="f" * 64), entry)
+        def preparing(attempt: Any, entry: Entry, told: Any) -> Event:
+            return prepare(replace(attempt, name="f" * 64), entry, told)
 
         attempts.prepare = preparing  # type: ignore[method-assign]
 

@@ -10,8 +10,10 @@ import torch
 
 from govern.meeting import meeting, same_bits
 from govern.networks import smoothed
-from govern.parties import Host
+from govern.parties import Host, approve
 from modelkeep.core.errors import GovernError, InputError
+from modelkeep.govern.agreement.limits import Limits
+from modelkeep.govern.session.oversight import check
 from modelkeep.govern.session.runs import evaluate, infer, train
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training import Adam, Recipe, cross_entropy
@@ -59,11 +61,17 @@ CASES: dict[str, tuple[tuple[str, str], list[str], list[str], str, dict[str, Any
 @pytest.mark.parametrize("case", CASES)
 def test_split_run_equals_the_run_in_one_process(case: str, tmp_path: Path, hosts: dict[str, Host]) -> None:
     (architecture, made), cuts, holders, labels, more = CASES[case]
-    split = meeting(tmp_path, hosts, architecture, made, cuts, holders, labels, **more)
+    limits = Limits(checked_passes=100)
+    split = meeting(tmp_path, hosts, architecture, made, cuts, holders, labels, limits=limits, **more)
+    others = [name for name in split.folders if name != "alice"]
+    for name in others:
+        approve(split.folders[name], "check", len(others))
     with split.up(), split.alice() as leader:
         trained = train(leader)
         judged = evaluate(leader, split.data, labels_at=labels, batch=70)
         answers = infer(leader, split.data.x[:9])
+        checks = [check(leader, name) for name in others]
+    assert [each.wrong for each in checks] == [""] * len(others)  # an honest party is never accused
     alone = split.alone(smoothed if "objective" in more else cross_entropy)
     assert trained.updates == trained.total > 0
     assert trained.recoveries == 0

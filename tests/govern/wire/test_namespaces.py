@@ -76,6 +76,14 @@ def test_two_machines_train_the_weights_of_one_process(
         )
         assert trained.returncode == 0, trained.stderr
         assert json.loads(trained.stdout)["updates"] == 12
+        assert modelkeep("govern", "approve", "bob", "--purpose", "release").code == 0
+        released = subprocess.run(
+            [*("ip", "netns", "exec", machines["alice"]), sys.executable, "-c", MAIN, "govern", "release", "alice"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert released.returncode == 0, released.stderr
 
     for party in ADDRESSES:
         assert modelkeep("govern", "export", party).code == 0

@@ -13,6 +13,7 @@ from modelkeep.cli.govern.demo import demo
 from modelkeep.cli.govern.draft import draft, material
 from modelkeep.cli.govern.identity import init, passphrase, sign
 from modelkeep.cli.govern.inspect import audit, status
+from modelkeep.cli.govern.oversight import check, release
 from modelkeep.cli.govern.run import evaluate, infer, serve, train
 from modelkeep.cli.govern.weights import assemble, export, split
 
@@ -45,6 +46,8 @@ EXAMPLES: dict[Callable[..., None], str] = {
     pending: "pending bob",
     status: "status bob",
     audit: "audit agreement.json alice.ledger.jsonl bob.ledger.jsonl",
+    check: "check alice --of bob",
+    release: "release alice --to bob",
     export: "export alice --out for-the-auditor",
     assemble: "assemble agreement.json alice.piece.safetensors bob.piece.safetensors --out model.safetensors",
 }

@@ -27,6 +27,8 @@ class For(StrEnum):
     TRAIN = "train"
     EVALUATE = "evaluate"
     INFER = "infer"
+    RELEASE = "release"
+    CHECK = "check"
 
 
 FolderPath = Annotated[Path, typer.Argument(help="The party's folder.")]

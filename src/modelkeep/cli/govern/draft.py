@@ -77,6 +77,9 @@ def draft(
         int, typer.Option(min=1, help="How many rows are judged together at least: one alone shows its label.")
     ] = 1,
     consent_seconds: Annotated[float, typer.Option(min=1, help="How long a consent holds.")] = 600.0,
+    checked_passes: Annotated[
+        int, typer.Option(min=0, help="How many of the last passes each party can be made to show to a checker.")
+    ] = 0,
     bf16: Annotated[bool, typer.Option("--bf16", help="Halve the bytes on the wire; not exact.")] = False,
     compress: Annotated[bool, typer.Option("--compress", help="Compress what crosses; loses nothing.")] = False,
     seed: Seed = 0,
@@ -123,7 +126,12 @@ def draft(
         seed=seed,
         wire=Wire(dtype="bfloat16" if bf16 else "float32", compression="zstd" if compress else "none"),
         checkpoint_every=checkpoint_every,
-        limits=Limits(magnitude=magnitude, least_rows=least_rows, consent_seconds=consent_seconds),
+        limits=Limits(
+            magnitude=magnitude,
+            least_rows=least_rows,
+            consent_seconds=consent_seconds,
+            checked_passes=checked_passes,
+        ),
         policies={who: _policy(path) for who, path in _pairs(policy or [], "--policy", "NAME=FILE").items()},
     )
     made.write(file)

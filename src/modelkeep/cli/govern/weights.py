@@ -62,15 +62,16 @@ def export(
     out: Annotated[Path, typer.Option(help="The folder for the copies.")] = Path("export"),
     as_json: Json = False,
 ) -> None:
-    """Copy out what a party may show: its ledger for an auditor, and its current piece. Also while it runs.
+    """Copy out what a party may show: its ledger for an auditor, and its piece if all released it. Also while it runs.
 
     The ledger is JSON lines, for `govern audit`. The piece is for `govern assemble`: who gets it, and those of all the
-    others, has the model. Hand it over only if that is what you want.
+    others, has the model. It is written only after `govern release`, and before further updates.
     """
     from modelkeep.core.errors import GovernError
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.ledger import read_ledger
     from modelkeep.govern.piece.files import write_piece
+    from modelkeep.govern.piece.release import find_release
 
     check_out(out)
     party = Folder(folder)
@@ -82,13 +83,17 @@ def export(
     except OSError as error:
         raise GovernError(f"'{out}' cannot be written: {error.strerror}.") from error
     step, tensors = _current(party)
-    if tensors:
-        written["piece"] = write_piece(out / f"{name}.piece.safetensors", agreed, name, tensors)
+    released = find_release(read_ledger(party.ledger))
+    current = released is not None and released.of.step == step
+    if tensors and current:
+        written["piece"] = write_piece(out / f"{name}.piece.safetensors", agreed, name, tensors, released)
     if as_json:
         typer.echo(json.dumps({"step": step, **{kind: str(path) for kind, path in written.items()}}))
         return
     for kind, path in written.items():
         typer.echo(f"the {kind}: {path}" + f" (after {step} updates)" * (kind == "piece"))
+    if tensors and not current:
+        typer.echo(f"not the piece after {step} updates: all parties have to release it first (govern release)")
 
 
 def assemble(
@@ -98,7 +103,7 @@ def assemble(
     out: Annotated[Path, typer.Option(help="The file for the whole model.")] = Path("model.safetensors"),
     as_json: Json = False,
 ) -> None:
-    """Put the whole model together, from the pieces that all parties have handed over."""
+    """Put the whole model together, from pieces that were released with the consent of all (`govern release`)."""
     from modelkeep.core.errors import GovernError
     from modelkeep.govern.agreement.agreement import Agreement
     from modelkeep.govern.piece.files import assemble as whole

@@ -100,6 +100,8 @@ class Agreement:
         values: dict[str, Any] = write(self)
         if self.limits == Limits():
             del values["limits"]
+        elif not self.limits.checked_passes:
+            del values["limits"]["checked_passes"]
         return values
 
     def _require_holders(self, names: Sequence[str]) -> None:

@@ -17,7 +17,8 @@ class Limits:
 
     No activation and no gradient may be larger than `magnitude` (None: any finite number). An evaluation judges at
     least `least_rows` rows together: the score of a single row gives its label away. A consent holds for
-    `consent_seconds`.
+    `consent_seconds`. Each party keeps what it received in its last `checked_passes`, so that another one can check
+    what it made of that (0: nothing is kept, and nothing can be checked).
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -25,11 +26,14 @@ class Limits:
     magnitude: float | None = None
     least_rows: int = 1
     consent_seconds: float = 600.0
+    checked_passes: int = 0
 
     def __post_init__(self) -> None:
         if self.magnitude is not None and not (isfinite(self.magnitude) and self.magnitude > 0):
             raise bad_parameter("Limits", "magnitude", "a number above 0, or none", self.magnitude)
         if self.least_rows < 1:
             raise bad_parameter("Limits", "least_rows", "at least 1", self.least_rows)
+        if self.checked_passes < 0:
+            raise bad_parameter("Limits", "checked_passes", "0 or more", self.checked_passes)
         if not (isfinite(self.consent_seconds) and self.consent_seconds >= 1):
             raise bad_parameter("Limits", "consent_seconds", "a number of seconds from 1 on", self.consent_seconds)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from modelkeep.core.errors import ConsentPending, ConsentRefused, join_names
 from modelkeep.govern.consent.approvers import ask_command, ask_webhook
 from modelkeep.govern.consent.board import Approval, Board
-from modelkeep.govern.consent.policy import Policy, Rate
+from modelkeep.govern.consent.policy import PERSONAL, Policy, Rate
 from modelkeep.govern.consent.state import ConsentState
 from modelkeep.govern.passes import Pass, Purpose
 
@@ -97,7 +97,7 @@ class ConsentDecision:
         for policy in self._policies:
             if of.purpose in policy.rates:
                 self._wait_for_rate(of, policy.rates[of.purpose])
-        if self._remembers:
+        if self._remembers or of.purpose in PERSONAL:
             self._state.forget(self._ledger.length)
             for policy in self._policies:
                 self._approve(of, policy)
@@ -172,7 +172,9 @@ class ConsentDecision:
             if not self._state.is_granted(of, name):
                 ask_webhook(policy.webhook, policy.webhook_token_env, of, policy.timeout)
                 self._state.grant(of, name)
-        if policy.human and not self._state.spend(of, self._clock()):
+        decided = of.asker == self._party or any(one.board for one in self._policies)  # by who asks, or by the board
+        personal = of.purpose in PERSONAL and not decided
+        if (policy.human or personal) and not self._state.spend(of, self._clock()):
             raise ConsentPending(
                 f"No consent to {of} yet: it waits for a person at '{self._party}', who may say: "
                 f"modelkeep govern approve --purpose {of.purpose}"

@@ -15,6 +15,8 @@ from modelkeep.govern.consent.windows import Window, at
 from modelkeep.govern.passes import Pass, Purpose, read
 
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+PERSONAL: tuple[Purpose, ...] = ("release", "check")  # weights leave: at every other party a person decides
+USES: tuple[Purpose, ...] = tuple(purpose for purpose in PURPOSES if purpose not in PERSONAL)
 HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -63,7 +65,7 @@ class Policy:
             `{"consent": true}` consents; a `"reason"` beside it goes to the asker.
         webhook_token_env: The environment variable that has the webhook's bearer token. Only its name is agreed on.
         timeout: Seconds that an external approver may take.
-        human: Whether a person has to say `modelkeep govern approve` first.
+        human: Whether a person has to say `modelkeep govern approve` first; to release and to check weights, always.
         board: The people of whom some have to say it, each with a key of their own.
 
     >>> Policy(purposes=("infer",), most={"infer": 1000}).most
@@ -111,8 +113,9 @@ class Policy:
         if self.askers is not None and of.asker not in self.askers:
             known = join_names(self.askers) or "no party"
             raise ConsentRefused(f"No consent to {of}: '{of.asker}' may not ask. Who may: {known}.")
-        labels = None if of.purpose == "infer" and not of.labels else self.labels  # inference needs no labels
-        for what, used, allowed in (("data", of.data, self.data), ("labels", of.labels, labels)):
+        data = self.data if of.purpose in USES else None
+        labels = self.labels if of.labels or of.purpose in ("train", "evaluate") else None
+        for what, used, allowed in (("data", of.data, data), ("labels", of.labels, labels)):
             if allowed is not None and used not in allowed:
                 known = join_names([one[:16] for one in allowed]) or "none"
                 raise ConsentRefused(

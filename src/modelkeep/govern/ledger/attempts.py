@@ -68,8 +68,8 @@ class Attempts:
         self._counts.clear()
         self._times.clear()
 
-    def begin(self, attempt: Attempt) -> Event:
-        """State the intent, before anything crosses. An attempt begins once."""
+    def begin(self, attempt: Attempt, secret: str = "") -> Event:
+        """State the intent, before anything crosses; in a check it shows the party's secret. An attempt begins once."""
         of = attempt.of
         with self._account.change():
             if self._file.rows("SELECT 1 FROM attempts WHERE name = ?", attempt.name):
@@ -78,21 +78,22 @@ class Attempts:
             self._file.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, NULL, NULL)", *row)
             self._counts.pop(of.purpose, None)
             asked = {"purpose": of.purpose, "asker": of.asker, "rows": of.rows, "step": of.step}
+            asked |= {"secret": secret} if secret else {}
             intent = self._account.event("intent", f"{of} begins.", **attempt.values, **asked)
             if of.purpose in self._times:
                 self._times[of.purpose].setdefault(key_of_intent(intent.values), intent.time)
             return intent
 
-    def prepare(self, attempt: Attempt, entry: Entry) -> Event:
-        """State what this party has logged of the pass, and what it says that it measured.
+    def prepare(self, attempt: Attempt, entry: Entry, told: Mapping[str, Any]) -> Event:
+        """State what this party has logged of the pass, what it says that it measured, and what else is `told`.
 
         What came is kept with the attempt at once: another pass may take the entry's place before this one is settled.
         """
-        told = {"entry": entry.hash, "metrics": entry.metrics}
+        logged = {"entry": entry.hash, "metrics": entry.metrics, **told}
         with self._account.change():
             came = _write_crossings(entry.received)
             self._file.execute("UPDATE attempts SET received = ? WHERE name = ?", came, attempt.name)
-            return self._account.event("prepared", f"{attempt.of} is prepared.", **attempt.values, **told)
+            return self._account.event("prepared", f"{attempt.of} is prepared.", **attempt.values, **logged)
 
     def end(self, attempt: Attempt, how: End, why: str, received: Sequence[Crossing] | None = ()) -> Event:
         """State how it ended. `received` is what had come in it; None: that is not known any more."""
@@ -143,6 +144,15 @@ class Attempts:
             kind,
         )
         return parse(Event, found[0][0]) if found else None
+
+    def all_prepared(self, number: int) -> list[Event]:
+        """What this party has stated about passes of that number when it had prepared them."""
+        found = self._file.rows(
+            "SELECT line FROM events WHERE json_extract(line, '$.values.number') = ? "
+            "AND json_extract(line, '$.kind') = 'prepared' ORDER BY number",
+            number,
+        )
+        return [parse(Event, line) for (line,) in found]
 
     def count(self, of: Pass) -> int:
         """How many passes for the purpose of this one were begun, whether or not they came to an end, besides this one.

@@ -23,7 +23,7 @@ class Crossing:
     """
 
     peer: str
-    what: Literal["activations", "gradients", "answers"]
+    what: Literal["activations", "gradients", "answers", "opening"]
     at: int
     part: int
     digest: str

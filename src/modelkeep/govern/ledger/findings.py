@@ -22,6 +22,7 @@ Kind = Literal[
     "contradiction",  # a party's account says two things that cannot both be true
     "receipt",  # a party keeps a statement of another one that this one has not signed
     "key",  # a party logs a key change to which not all have consented, or that does not follow
+    "check",  # what a party sent does not follow from its piece, says a party that has computed it again
     "forked",  # a party has signed two different events with one number: it keeps two accounts
 ]
 

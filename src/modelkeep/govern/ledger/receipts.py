@@ -8,6 +8,7 @@ from typing import Protocol
 
 from modelkeep.core.errors import GovernError
 from modelkeep.core.signing import canonical
+from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.ledger.file import LedgerFile
 from modelkeep.govern.ledger.reader import parse
 from modelkeep.govern.ledger.receipt import Receipt
@@ -44,6 +45,16 @@ class Receipts:
                     )
                 if not kept:
                     self._file.execute("INSERT INTO receipts VALUES (?, ?, ?)", *place, line)
+
+    def all_prepared(self, party: str, number: int) -> list[Event]:
+        """What a party has stated about passes of that number when it had prepared them."""
+        found = self._file.rows(
+            "SELECT line FROM receipts WHERE party = ? AND json_extract(line, '$.event.values.number') = ? "
+            "AND json_extract(line, '$.event.kind') = 'prepared' ORDER BY number",
+            party,
+            number,
+        )
+        return [parse(Receipt, line).event for (line,) in found]
 
     def about(self, kind: str, attempt: str) -> list[Receipt]:
         """The other parties' statements of that kind about an attempt."""

@@ -45,6 +45,7 @@ class Account:
     ends: dict[str, Event] = field(default_factory=dict)
     boards: list[Event] = field(default_factory=list)
     contradictions: list[tuple[Event, str]] = field(default_factory=list)
+    standings: list[Event] = field(default_factory=list)
     _committed: int = 0
 
     def take(self, event: Event) -> None:
@@ -53,6 +54,8 @@ class Account:
         name, number = event.values.get("attempt"), event.values.get("number")
         if event.kind == "committed" and type(number) is int:
             self._committed = max(self._committed, number + 1)
+        if event.kind == "standing":
+            self.standings.append(event)
         if event.kind == "standing" and event.values.get("committed") != self._committed and self._committed:
             told = f"It says that {event.values.get('committed')} passes are committed, after it had committed "
             self.contradictions.append((event, f"{told}{self._committed}."))
@@ -99,13 +102,20 @@ def check_statements(
 ) -> None:
     """Hold all receipts against the accounts of who gave them, and each attempt against the receipts for it."""
     held: dict[tuple[str, int], tuple[str, Receipt]] = {}
+    stood: dict[tuple[str, str], Event] = {}
     for keeper, reading in readings.items():
         intents: dict[str, set[str]] = {}
         for receipt in _read(reading, keeper, findings):
             _check_receipt(keeper, receipt, accounts, keys, held, findings)
+            _find_verdict(receipt.party, receipt.event, findings)
+            _check_standing(receipt.party, receipt.event, stood, findings)
             name = receipt.event.values.get("attempt")
             if isinstance(name, str) and receipt.event.kind == "intent":
                 intents.setdefault(name, set()).add(receipt.party)
+        for event in accounts[keeper].standings:
+            _check_standing(keeper, event, stood, findings)
+        for event in accounts[keeper].prepared.values():
+            _find_verdict(keeper, event, findings)
         for event, text in accounts[keeper].contradictions:
             findings.add("contradiction", keeper, event.number, text, events=True)
         if reading.format > 1:
@@ -144,6 +154,24 @@ def _check_receipt(
         stands = "another event" if number in account.hashes else "nothing"
         text = f"'{keeper}' keeps the statement '{receipt.event.kind}' with this number, and there is {stands}."
         findings.add("rewritten", giver, number, text, events=True)
+
+
+def _check_standing(party: str, event: Event, stood: dict[tuple[str, str], Event], findings: Findings) -> None:
+    """A party says once in each session where it stands; who says it twice tells two others different things."""
+    if event.kind == "standing":
+        first = stood.setdefault((party, str(event.values.get("session"))), event)
+        if first.hash != event.hash:
+            text = f"'{party}' has said twice in one session where it stands: also in event {first.number}."
+            findings.add("contradiction", party, event.number, text, events=True)
+
+
+def _find_verdict(checker: str, event: Event, findings: Findings) -> None:
+    """What a checker has stated against the party whose work it computed again."""
+    verdict: Any = event.values.get("verdict")
+    if event.kind == "prepared" and isinstance(verdict, dict) and verdict.get("wrong"):
+        number = verdict.get("number")
+        text = f"'{checker}' has computed this pass of '{verdict.get('party')}' again: {verdict['wrong']}"
+        findings.add("check", str(verdict.get("party")), number if type(number) is int else None, text)
 
 
 def _check_entries(account: Account, reading: LedgerReader, findings: Findings) -> None:

@@ -19,7 +19,7 @@ from modelkeep.govern.passes import Pass
 from modelkeep.govern.wire.message import Digest
 from modelkeep.govern.wire.settings import Wire
 
-What = Literal["activations", "gradients"]
+What = Literal["activations", "gradients", "opening"]
 _LONGEST = 1000  # characters of what others say that are written down
 _MOST = 200  # events in a minute
 
@@ -82,9 +82,14 @@ class LedgerWriter:
         self._worker.shutdown()
 
     def _crossing(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Crossing:
-        digest = Digest(self._wire)
-        digest.update(tensors)
-        return Crossing(peer, what, at, part, digest.hexdigest(), sum(tensor.nbytes for tensor in tensors))
+        return make_crossing(self._wire, peer, what, at, part, tensors)
+
+
+def make_crossing(wire: Wire, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Crossing:
+    """What the ledger says of tensors that cross."""
+    digest = Digest(wire)
+    digest.update(tensors)
+    return Crossing(peer, what, at, part, digest.hexdigest(), sum(tensor.nbytes for tensor in tensors))
 
 
 def _place(crossing: Crossing) -> tuple[object, ...]:
@@ -92,8 +97,12 @@ def _place(crossing: Crossing) -> tuple[object, ...]:
 
 
 def _sort(crossings: Sequence[Future[Crossing]]) -> list[Crossing]:
+    return sort_crossings([crossing.result() for crossing in crossings])
+
+
+def sort_crossings(crossings: Sequence[Crossing]) -> list[Crossing]:
     """In an order that does not depend on who was faster."""
-    return sorted((c.result() for c in crossings), key=lambda c: (c.at, c.what, c.part, c.peer))
+    return sorted(crossings, key=lambda c: (c.at, c.what, c.part, c.peer))
 
 
 class EventLog:

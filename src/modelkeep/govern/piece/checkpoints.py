@@ -32,7 +32,7 @@ class Checkpoints:
     def write(self, step: int, snapshot: Snapshot) -> None:
         """Keep a state whole or not at all, and remove those that are no longer needed."""
         try:
-            checkpoint.write(self._path(step), snapshot.to_bytes(), WORDING)
+            checkpoint.write(self.path(step), snapshot.to_bytes(), WORDING)
         except CheckpointError as error:
             raise PartyUnavailable(str(error)) from error  # until there is room again
         self._forget(self.steps()[:-_KEPT])
@@ -48,13 +48,13 @@ class Checkpoints:
             archive = self._folder / "archive"
             archive.mkdir(exist_ok=True)
             for each in newer:
-                path = self._path(each)
+                path = self.path(each)
                 content = sha256(path.read_bytes()).hexdigest()[:16]
                 path.replace(archive / f"{path.stem}-{content}.safetensors")
 
     def read(self, step: int) -> Snapshot:
         """The state after `step` updates."""
-        path = self._path(step)
+        path = self.path(step)
         try:
             payload = checkpoint.read(path, WORDING)
             if payload is None:
@@ -68,9 +68,10 @@ class Checkpoints:
 
     def _forget(self, steps: list[int]) -> None:
         for step in steps:
-            self._path(step).unlink(missing_ok=True)
+            self.path(step).unlink(missing_ok=True)
 
-    def _path(self, step: int) -> Path:
+    def path(self, step: int) -> Path:
+        """Where the state after `step` updates is kept."""
         return self._folder / f"step-{step:09d}.safetensors"
 
 

@@ -82,6 +82,11 @@ class Computation:
         """Whether this party has computed all that it has to."""
         return not self._left
 
+    @property
+    def begins(self) -> bool:
+        """Whether the first stage is this party's."""
+        return 0 in self.own
+
     def rows(self, part: int) -> torch.Tensor:
         """Which examples of the data the micro-batch has."""
         return self._rows[part]

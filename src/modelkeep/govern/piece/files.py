@@ -16,6 +16,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.signing import canonical
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.folder import Folder
+from modelkeep.govern.piece.release import Release, read_release
 
 Tensors = dict[str, torch.Tensor]
 
@@ -41,7 +42,21 @@ def split(model: Model, agreement: Agreement, folders: Mapping[str, Folder]) -> 
 
 
 def assemble(agreement: Agreement, paths: Mapping[str, Path]) -> Model:
-    """The whole model, from the pieces that all parties handed over."""
+    """The whole model, from pieces that were released with the consent of all, in one and the same pass."""
+    released: dict[str, Release] = {}
+    for party, path in paths.items():
+        tensors = read_piece(path, agreement, party)
+        released[party] = read_release(_read_metadata(path, party).get("release"), party)
+        released[party].check(agreement, party, tensors)
+    passes = {release.of for release in released.values()}
+    if len(passes) > 1:
+        told = ", ".join(f"{party}: {release.of.step}" for party, release in sorted(released.items()))
+        raise GovernError(f"The pieces are of different releases (after updates: {told}). They make no model together.")
+    return join(agreement, paths)
+
+
+def join(agreement: Agreement, paths: Mapping[str, Path]) -> Model:
+    """The network with the weights of all pieces, whether or not they were released. `assemble` asks for that."""
     model = agreement.build()
     parts = _parts(model, agreement)
     missing = [party for party in parts if party not in paths]
@@ -70,13 +85,18 @@ def fill(own: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], par
         tensor.detach().copy_(found[name])
 
 
-def write_piece(path: Path, agreement: Agreement, party: str, tensors: Mapping[str, torch.Tensor]) -> Path:
+def write_piece(
+    path: Path, agreement: Agreement, party: str, tensors: Mapping[str, torch.Tensor], release: Release | None = None
+) -> Path:
     """Write a party's part of the weights, whole or not at all, and readable by its owner only."""
+    metadata = {"agreement": agreement.name, "party": party}
+    if release is not None:
+        metadata["release"] = release.line()
     # Copies: safetensors refuses tensors that share memory, and the file must not depend on strides.
     copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     try:
         with replace_file(path) as unfinished:
-            save_file(copies, unfinished, metadata={"agreement": agreement.name, "party": party})
+            save_file(copies, unfinished, metadata=metadata)
         path.chmod(0o600)
     except (OSError, SafetensorError) as error:
         raise GovernError(
@@ -90,12 +110,9 @@ def read_piece(path: Path, agreement: Agreement, party: str) -> Tensors:
     """The tensors of a party's piece by their names in the network; none where it brings only data or labels."""
     if party not in agreement.holders:
         return {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, SafetensorError) as error:
-        raise GovernError(f"The piece '{path}' of '{party}' cannot be read: {error}. Is it complete?") from error
+    metadata = _read_metadata(path, party)
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     found = (metadata.get("agreement"), metadata.get("party"))
     if found != (agreement.name, party):
         raise GovernError(
@@ -106,6 +123,14 @@ def read_piece(path: Path, agreement: Agreement, party: str) -> Tensors:
     if damaged:
         raise GovernError(f"The piece '{path}' of '{party}' has NaN in {join_names(damaged)}.")
     return tensors
+
+
+def _read_metadata(path: Path, party: str) -> dict[str, str]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (OSError, SafetensorError) as error:
+        raise GovernError(f"The piece '{path}' of '{party}' cannot be read: {error}. Is it complete?") from error
 
 
 def _require_same(model: Model, agreement: Agreement) -> None:

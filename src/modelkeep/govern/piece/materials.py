@@ -10,6 +10,7 @@ from torch import Tensor
 from modelkeep.core.data import Data
 from modelkeep.core.errors import GovernError
 from modelkeep.core.fingerprint import fingerprint
+from modelkeep.govern.consent.policy import USES
 from modelkeep.govern.passes import Pass
 
 
@@ -49,11 +50,12 @@ class Materials:
 
     def inputs(self, of: Pass) -> Tensor | None:
         """The inputs of a pass, where this party is their source."""
-        return self._find(self._inputs, of.data, "inputs", of) if of.source == self._party else None
+        brings = of.source == self._party and of.purpose in USES
+        return self._find(self._inputs, of.data, "inputs", of) if brings else None
 
     def labels(self, of: Pass) -> Tensor | None:
         """The labels of a pass, where this party has them."""
-        needed = of.sink == self._party and of.purpose != "infer"
+        needed = of.sink == self._party and of.purpose in ("train", "evaluate")
         return self._find(self._labels, of.labels, "labels", of) if needed else None
 
     def _find(self, known: dict[str, Tensor], wanted: str, what: str, of: Pass) -> Tensor:

@@ -18,7 +18,7 @@ _ERRORS: dict[str, type[GovernError]] = {
     "unavailable": PartyUnavailable,
     "broken": GovernError,
 }
-_MEASURED: dict[str, set[str]] = {"train": {"loss"}, "evaluate": {"loss", "correct"}, "infer": set()}
+_MEASURED: dict[str, set[str]] = {"train": {"loss"}, "evaluate": {"loss", "correct"}}
 
 
 def read_number(message: Message, name: str) -> int:
@@ -48,7 +48,7 @@ def read_receipt(message: Message, peer: str) -> Receipt:
 def read_metrics(prepared: Receipt, of: Pass) -> dict[str, float]:
     """What the party with the labels states that it measured in a pass."""
     metrics: Any = prepared.event.values.get("metrics")
-    wanted = _MEASURED[of.purpose]
+    wanted = _MEASURED.get(of.purpose, set())
     known = isinstance(metrics, dict) and wanted <= metrics.keys()
     if not known or not all(type(value) in (int, float) and abs(value) < float("inf") for value in metrics.values()):
         raise GovernError(f"'{of.sink}' does not tell the {' and '.join(sorted(wanted)) or 'end'} of {of} in numbers.")

@@ -19,6 +19,7 @@ from modelkeep.govern.piece.checkpoints import Checkpoints, PieceState
 from modelkeep.govern.piece.files import read_piece
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.materials import Materials
+from modelkeep.govern.piece.openings import Openings
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.member import answer_at_once
 from modelkeep.govern.session.pass_participant import PassParticipant
@@ -74,6 +75,7 @@ class Party:
                 materials=self.materials,
                 links=self.links,
                 status=self.status,
+                openings=Openings(folder.openings, self.state.checkpoints, self.agreement.limits.checked_passes),
             )
             self.sessions = SessionParticipant(self.passes, keys)
             self.turn = Turn(self.name, list(keys))

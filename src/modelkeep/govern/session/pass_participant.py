@@ -16,6 +16,8 @@ import torch
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, WireError
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.consent.decision import ConsentDecision
+from modelkeep.govern.consent.policy import USES
+from modelkeep.govern.ledger.entry import Crossing
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.ledger.writer import EventLog, LedgerWriter, What
@@ -23,10 +25,13 @@ from modelkeep.govern.passes import Consent, Pass, name_attempt
 from modelkeep.govern.piece.checkpoints import PieceState
 from modelkeep.govern.piece.computation import Computation, make_route
 from modelkeep.govern.piece.materials import Materials
+from modelkeep.govern.piece.openings import Openings
 from modelkeep.govern.piece.payload import Payload
+from modelkeep.govern.session.draw import draw
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.pass_record import PassRecord
 from modelkeep.govern.session.rules import require_agreed, require_turn
+from modelkeep.govern.session.spot_check import SpotCheck
 from modelkeep.govern.session.status import Status
 from modelkeep.govern.wire.message import Message
 
@@ -51,6 +56,7 @@ class PassParticipant:
     materials: Materials
     links: Links
     status: Status
+    openings: Openings
     leader: str = ""
     answers: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     on_prepared: Callable[[Pass, Future[Receipt]], None] = lambda of, prepared: None
@@ -115,9 +121,13 @@ class PassParticipant:
         self.writer.begin(of)
         self._prepared, self._ended = None, False
         self.status.note_begin(of)
-        route = make_route(self.agreement.holders, of.source, of.sink)
+        self.openings.begin(of, x)
+        if of.purpose == "check":
+            self._computation = SpotCheck(of, self.state.pieces)
+            return intent
+        route = make_route(self.agreement.holders, of.source, of.sink) if of.purpose in USES else ()
         self._computation = computation = Computation(of, route, self.state.pieces, x, y)
-        if route[0].holder == self.name:  # beside the others, who state their intents meanwhile
+        if computation.begins:  # beside the others, who state their intents meanwhile
             self._buffers = self.state.pieces.copy_buffers()
             self._send_on(computation, 0, 0, computation.forward(0, 0))
         return intent
@@ -137,9 +147,11 @@ class PassParticipant:
         outbox, self._outbox = self._outbox, []
         for send in outbox:
             send()
-        if computation.route[0].holder == self.name:
+        if computation.begins:
             for part in range(1, computation.parts):
                 self._send_on(computation, 0, part, computation.forward(0, part))
+        if isinstance(computation, SpotCheck) and computation.of.sink == self.name:
+            self._open(computation)
         self._prepare_when_done(computation)  # the pass may need nothing that this party holds
         early, self._early = self._early, []
         for peer, message in early:
@@ -157,7 +169,8 @@ class PassParticipant:
         part: Any = header.get("part")
         computation = self._computation
         told = f"'{peer}' sent {kind} "
-        if kind not in ("activations", "gradients"):
+        checks = isinstance(computation, SpotCheck)
+        if kind not in (("opening",) if checks else ("activations", "gradients")):
             refusal = f"'{peer}' sent tensors with a message that has none"
         elif not self.session or header.get("session") != self.session:
             refusal = told + "of a session that is over, or of none"
@@ -185,7 +198,27 @@ class PassParticipant:
         elif not self.record.cleared:  # its sender has all intents already
             self._early.append((peer, message))
         elif computation.due(peer, message.kind, *place):
-            self._compute(computation, peer, message)
+            if isinstance(computation, SpotCheck):
+                self._examine(computation, peer, message)
+            else:
+                self._compute(computation, peer, message)
+
+    def _open(self, check: SpotCheck) -> None:
+        """Show the asker of a check from what follows what this party sent in the pass that was drawn."""
+        octets = self.openings.open(self._draw(check.of), self.ledger, self.materials)
+        header = {"session": self.session, "pass": check.of.digest, "leg": 0, "part": 0}
+        self.links.send(check.of.asker, Message("opening", header, (octets,)))
+        self.writer.note_sent(check.of.asker, "opening", 0, 0, (octets,))
+        check.opened = True
+
+    def _examine(self, check: SpotCheck, peer: str, message: Message) -> None:
+        """Compute again what was opened."""
+        self.writer.note_received(peer, "opening", 0, 0, message.tensors)
+        check.examine(message.tensors[0], self._draw(check.of), self.ledger)
+        self._prepare_when_done(check)
+
+    def _draw(self, of: Pass) -> int:
+        return draw(self.record.joined, self.ledger, of.number, self.agreement.limits.checked_passes)
 
     def _compute(self, computation: Computation, peer: str, message: Message) -> None:
         number: Any = message.header["leg"]  # the stage; the wire has kept its first name
@@ -199,6 +232,7 @@ class PassParticipant:
         if what == "activations":
             self.decision.require_not_withdrawn(computation.of)
         self.writer.note_received(peer, what, at, part, message.tensors)
+        self.openings.note(peer, message)
         self.on_crossing(computation, what, at, part, payload)
         if what == "activations":
             self._send_on(computation, number, part, computation.forward(number, part, payload))
@@ -240,8 +274,18 @@ class PassParticipant:
 
     def _log(self, computation: Computation) -> None:
         """Let the ledger's thread write the entry, and state that it is prepared."""
-        metrics = dict(computation.metrics)
-        self._prepared = self.writer.finish(lambda sent, received: self.record.prepare(sent, received, metrics))
+        of, metrics = computation.of, dict(computation.metrics)
+        told: dict[str, Any] = {}
+        if of.purpose == "release":
+            told["piece"] = self.state.pieces.fingerprint()
+        elif isinstance(computation, SpotCheck) and computation.verdict:
+            told["verdict"] = computation.verdict
+
+        def prepare(sent: list[Crossing], received: list[Crossing]) -> Receipt:
+            kept = self.openings.keep(of) if of.purpose in USES else {}
+            return self.record.prepare(sent, received, metrics, {**told, **kept})
+
+        self._prepared = self.writer.finish(prepare)
 
     def _prepare_when_done(self, computation: Computation) -> None:
         """When this party has computed its share: write the ledger entry, and take the optimizer's step."""

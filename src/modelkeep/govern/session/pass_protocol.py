@@ -157,7 +157,7 @@ class PassLeader:
                     read_metrics(receipt, of)  # before the rest of the pass is waited for
             elif message.kind == "trouble":
                 raise read_refusal(message)
-            elif message.kind in ("activations", "gradients"):
+            elif message.kind in ("activations", "gradients", "opening"):
                 own.carry(connection.peer, message)
             elif message.kind == "link":
                 links.use(connection)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
+from typing import Any
 
 from modelkeep.core.errors import ConsentRefused, WireError
 from modelkeep.core.signing import Signer
@@ -21,6 +22,7 @@ from modelkeep.govern.ledger.entry import Crossing
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.ledger.receipt import Receipt, require_statement, require_statements
 from modelkeep.govern.passes import Consent, Pass, name_attempt
+from modelkeep.govern.session.draw import hide, join_secrets
 
 
 class PassRecord:
@@ -48,12 +50,15 @@ class PassRecord:
         self.intent: Receipt | None = None
         self.prepared: Receipt | None = None
         self.cleared = False
+        self.joined = ""  # what the secrets of all give together, in a check that is cleared
         self._given: dict[int, tuple[Pass, Consent]] = {}
+        self._secrets: dict[str, str] = {}  # by what this party is bound to each, until it is shown
 
     def enter(self, session: str) -> None:
         """Be in this session, or in none (""). What was consented to in another one holds no longer."""
         self.session, self.settled = session, False
         self._given.clear()
+        self._secrets.clear()
 
     def consent(self, of: Pass) -> Consent:
         """Decide about a pass, and sign the consent: for this session, for a while, and for one attempt.
@@ -66,10 +71,13 @@ class PassRecord:
         if asked == of and given is not None and given.expires > self._clock():
             return given
         expires = int(self._clock() + self._lifetime)
+        nonce = token_hex(8)
+        if of.purpose == "check":
+            secret = token_hex(32)
+            nonce = hide(secret)
+            self._secrets[nonce] = secret
         head = self._ledger.head(of.number - 2)
-        consent = Consent.give(
-            of, self._name, head, self._signer, session=self.session, nonce=token_hex(8), expires=expires
-        )
+        consent = Consent.give(of, self._name, head, self._signer, session=self.session, nonce=nonce, expires=expires)
         self._given[of.number] = (of, consent)
         return consent
 
@@ -79,8 +87,12 @@ class PassRecord:
         self._require_consents(of, consents)
         attempt = Attempt(of, name_attempt(consents), self.session)
         self._decision.decide(of)  # again: what is allowed may have changed since the consent was given
+        if of.purpose == "check" and self._ledger.attempts.has_begun(of):
+            raise ConsentRefused(f"{of} was begun before. A check draws once: ask for another one.")
+        own = next(consent for consent in consents if consent.party == self._name)
+        secret = self._secrets.pop(own.nonce, "")
         with self._decision.hold(of):
-            self.intent = Receipt(self._name, self._ledger.attempts.begin(attempt))
+            self.intent = Receipt(self._name, self._ledger.attempts.begin(attempt, secret))
         del self._given[of.number]
         self.attempt, self.consents = attempt, tuple(consents)
         self.prepared, self.cleared = None, False
@@ -90,17 +102,26 @@ class PassRecord:
         """Let things cross, once every party has stated its intent to make this very attempt."""
         attempt = self._require_attempt("be cleared")
         require_statements(receipts, "intent", self._keys, attempt.values, self.intent)
+        if attempt.of.purpose == "check":
+            secrets = {receipt.party: receipt.event.values.get("secret") for receipt in receipts}
+            self.joined = join_secrets(self.consents, secrets)
         self._ledger.receipts.keep(receipts)
         self.cleared = True
 
-    def prepare(self, sent: Sequence[Crossing], received: Sequence[Crossing], metrics: Mapping[str, float]) -> Receipt:
-        """Log the pass, and state what was logged, unless consent was withdrawn meanwhile."""
+    def prepare(
+        self,
+        sent: Sequence[Crossing],
+        received: Sequence[Crossing],
+        metrics: Mapping[str, float],
+        told: Mapping[str, Any] | None = None,
+    ) -> Receipt:
+        """Log the pass, and state what was logged and what else is `told`, unless consent was withdrawn meanwhile."""
         attempt = self._require_attempt("be prepared")
         if not self.cleared:
             raise WireError(f"{attempt.of} cannot be prepared: not every party has stated that it takes part.")
         with self._decision.hold(attempt.of), self._ledger.change():
             entry = self._ledger.prepare(attempt.of, self.consents, sent, received, metrics)
-            self.prepared = Receipt(self._name, self._ledger.attempts.prepare(attempt, entry))
+            self.prepared = Receipt(self._name, self._ledger.attempts.prepare(attempt, entry, told or {}))
         return self.prepared
 
     def require_prepared(self, receipt: Receipt) -> None:

@@ -7,6 +7,7 @@ from math import ceil
 from modelkeep.core.errors import ConsentRefused, GovernError, WireError
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.agreement.terms import SHA256
+from modelkeep.govern.consent.policy import PERSONAL
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.passes import Pass
 
@@ -24,6 +25,9 @@ def require_agreed(of: Pass, agreement: Agreement) -> None:
     names = [party.name for party in agreement.parties]
     if of.asker not in names or of.source != of.asker or of.sink not in names:
         raise _refusal(of, "the asker brings the inputs, and a party takes the outputs")
+    if of.purpose in PERSONAL:
+        _require_personal(of, agreement)
+        return
     if not SHA256.fullmatch(of.data) or not SHA256.fullmatch(of.labels or of.data):
         raise _refusal(of, "data and labels are named by their fingerprints, a SHA-256 each")
     if of.purpose == "train":
@@ -36,6 +40,19 @@ def require_agreed(of: Pass, agreement: Agreement) -> None:
         )
     elif of.purpose == "infer" and (of.sink != of.asker or of.labels):
         raise _refusal(of, "the outputs of an inference go to the asker, and it has no labels")
+
+
+def _require_personal(of: Pass, agreement: Agreement) -> None:
+    """A release and a check have no inputs; each check has a name of its own, because each draws anew."""
+    if (of.labels, of.rows, of.first, of.parts) != ("", 0, 0, 1):
+        raise _refusal(of, "it has no inputs and no labels")
+    if of.purpose == "release" and of.data:
+        raise _refusal(of, "it has no inputs and no labels")
+    if of.purpose == "check":
+        if not agreement.limits.checked_passes:
+            raise _refusal(of, "no passes are kept for checks: draft an agreement with --checked-passes")
+        if not SHA256.fullmatch(of.data) or of.sink == of.asker:
+            raise _refusal(of, "a party checks another one, and each check has a random name")
 
 
 def require_turn(of: Pass, agreement: Agreement, ledger: Ledger, step: int | None) -> None:

@@ -19,7 +19,7 @@ from secrets import token_hex
 from typing import Any, Protocol, TypeVar
 
 from modelkeep.core.errors import ConsentRefused, GovernError, PartyBusy, PartyUnavailable, WireError
-from modelkeep.govern.consent.policy import PURPOSES
+from modelkeep.govern.consent.policy import USES
 from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.ledger.receipt import Receipt, require_statements
 from modelkeep.govern.passes import Pass
@@ -192,6 +192,7 @@ class SessionParticipant:
         for name, prepared in ledger.attempts.unended():
             if prepared is not None:
                 self._end(name, prepared, furthest)
+        self._catch_up(furthest)
         if furthest.committed > ledger.committed:
             raise WireError(f"'{furthest.party}' does not prove that pass {ledger.committed} was prepared by all.")
         self._go_to(_newest_common_step(standings))
@@ -213,11 +214,27 @@ class SessionParticipant:
                 name, prepared, "committed", f"'{furthest.party}' has committed {of}, and all prepared it."
             )
 
+    def _catch_up(self, furthest: Standing) -> None:
+        """Commit what this party had given up, if another one has committed it: a leader may have told it otherwise.
+
+        All had prepared it, so it counts. Otherwise the two could never go on together.
+        """
+        ledger = self.passes.ledger
+        if furthest.committed <= ledger.committed:
+            return
+        own = next((each for each in furthest.proof if each.party == self.name), None)
+        prepared = None if own is None else ledger.attempts.find("prepared", str(own.event.values.get("attempt")))
+        if prepared is None:
+            return
+        number = int(prepared.values["number"])
+        if number < ledger.length and ledger.entry(number).hash == prepared.values["entry"]:
+            self._end(str(prepared.values["attempt"]), prepared, furthest)
+
     def _go_to(self, step: int) -> None:
         """Go to the state after `step` updates. Where that is another one, it is a use of the model like the others."""
         state, decision = self.passes.state, self.passes.decision
         if state.committed_step != step:
-            reasons = [decision.withdrawal(purpose) for purpose in PURPOSES]
+            reasons = [decision.withdrawal(purpose) for purpose in USES]
             if None not in reasons:
                 raise ConsentRefused(
                     f"'{self.name}' has withdrawn its consent to everything: {reasons[0] or 'no reason given'}. It "
