@@ -24,6 +24,7 @@ from modelkeep.core.slices import Place
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.agreement.draft import draft
 from modelkeep.govern.agreement.terms import Material, Member
+from modelkeep.govern.consent.policy import PURPOSES
 from modelkeep.govern.identity import Identity
 from modelkeep.govern.wire.settings import Wire
 from modelkeep.training.recipe import SGD, EarlyStop, Recipe
@@ -75,7 +76,7 @@ def test_a_draft_says_what_was_given(drafted: Agreement) -> None:
     assert drafted.wire == Wire(dtype="float32", compression="none", deadline=60.0, largest=256 * 2**20)
     assert drafted.member("bob").address == "[::1]:7402"
     assert drafted.policy("bob").rate == 2.5
-    assert drafted.policy("alice").purposes == ("train", "evaluate", "infer")
+    assert drafted.policy("alice").purposes == PURPOSES
     assert drafted.signatures == {}
 
 

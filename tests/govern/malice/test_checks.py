@@ -23,10 +23,10 @@ from modelkeep.govern.piece.computation import Computation
 from modelkeep.govern.piece.payload import Payload
 from modelkeep.govern.session import oversight
 from modelkeep.govern.session.leader import Leader
-from modelkeep.govern.session.member import serve
 from modelkeep.govern.session.oversight import check
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import evaluate, infer, train
+from modelkeep.govern.session.service import serve
 from modelkeep.govern.wire.settings import Wire
 
 
