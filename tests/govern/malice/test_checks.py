@@ -1,4 +1,7 @@
-"""Parties that cheat and log it well, each with its real key: a check finds them, with their names."""
+"""Parties that cheat and log it well, each with its real key: a check finds them, with their names.
+
+The asker of a check (`SpotCheck`) computes again (`Recomputation`) what the other party did.
+"""
 
 from __future__ import annotations
 
