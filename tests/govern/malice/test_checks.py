@@ -23,13 +23,17 @@ from modelkeep.core.errors import ConsentRefused, GovernError, PartyUnavailable
 from modelkeep.govern.agreement.limits import Limits
 from modelkeep.govern.ledger.reader import read_ledger
 from modelkeep.govern.piece.computation import Computation
+from modelkeep.govern.piece.openings import Opening, read_opening
 from modelkeep.govern.piece.payload import Payload
+from modelkeep.govern.piece.recomputation import Recomputation
 from modelkeep.govern.session import oversight
 from modelkeep.govern.session.leader import Leader
 from modelkeep.govern.session.oversight import check
 from modelkeep.govern.session.party import Party
 from modelkeep.govern.session.runs import evaluate, infer, train
 from modelkeep.govern.session.service import serve
+from modelkeep.govern.session.spot_check import SpotCheck
+from modelkeep.govern.wire.message import Message
 from modelkeep.govern.wire.settings import Wire
 
 
@@ -117,6 +121,14 @@ def test_another_state_than_was_stated_is_not_taken(split: Meeting) -> None:
     assert "is not the one that was stated" in verdict.wrong
 
 
+def test_what_is_no_opening_is_refused_in_a_sentence(split: Meeting) -> None:
+    with pytest.raises(GovernError, match="The opening cannot be read"):
+        read_opening(torch.zeros(9, dtype=torch.uint8))
+    nothing = Opening(b"", [], {}, {}, {})
+    with pytest.raises(GovernError, match="is not the one that was drawn, 3"):
+        Recomputation(split.agreement, "bob", lambda number: []).check(nothing, 3)
+
+
 def test_a_party_that_does_not_open_is_on_the_record(split: Meeting) -> None:
     def install(party: Party) -> None:
         def refuse(*asked: Any) -> torch.Tensor:
@@ -154,10 +166,10 @@ def test_a_check_draws_once(split: Meeting) -> None:
         train(leader, updates=2)
         opened = leader.party.passes._examine
 
-        def break_off(*came: Any) -> None:
+        def break_off(drawn: SpotCheck, peer: str, message: Message) -> None:
             raise GovernError("Not this one.")
 
-        leader.party.passes._examine = break_off  # type: ignore[assignment, method-assign]
+        leader.party.passes._examine = break_off  # type: ignore[method-assign]
         with pytest.raises(GovernError, match="Not this one"):
             check(leader, "bob")
         leader.party.passes._examine = opened  # type: ignore[method-assign]
