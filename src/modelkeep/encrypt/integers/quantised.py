@@ -22,7 +22,7 @@ RECIPE = Recipe(epochs=20, batch_size=64, optimizer=Adam(), learning_rate=1e-3)
 class Quantised(Result, kind="quantised"):
     """An integer network, and its accuracy beside that of the float network, on held-out data.
 
-    `rounded` is the accuracy of the same bits without any training: what the training gained. `wrapped` counts the sums
+    `rounded_accuracy` is that of the same bits without further training. `wrapped` counts the sums
     of the held-out data that left the ring; with the default modulus no input at all can make one do so.
     """
 
