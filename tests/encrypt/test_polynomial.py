@@ -44,6 +44,16 @@ def test_replacing_keeps_the_accuracy_of_the_digits() -> None:
     assert result.after.value == right / len(held_out_digits())
 
 
+def test_several_activations_and_pools_are_replaced_each_behind_those_before(trained_cnn: Model) -> None:
+    train = training_digits().first(300)
+    made, result = make_polynomial(trained_cnn, train, held_out_digits(), recipe=Recipe(epochs=1))
+    kinds = (nn.ReLU, nn.MaxPool2d)
+    parts = {name for name, part in trained_cnn.module.named_modules() if isinstance(part, kinds)}
+    assert set(result.replaced) == parts
+    assert len(parts) > 2
+    assert not any(isinstance(part, kinds) or part.training for part in made.module.modules())
+
+
 def test_a_network_without_activations_is_refused() -> None:
     model = Model(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), input_shape=(1, 8, 8), classes=10)
     with pytest.raises(InputError, match="can be replaced"):

@@ -121,12 +121,11 @@ def _replace(model: Model, data: Data, start: str) -> tuple[str, ...]:
     for name in found:
         part = model.module.get_submodule(name)
         if isinstance(part, nn.MaxPool2d):
-            _put(model.module, name, nn.AvgPool2d(part.kernel_size, part.stride, part.padding))
+            _put(model, name, nn.AvgPool2d(part.kernel_size, part.stride, part.padding))
         elif start == "square":
-            _put(model.module, name, Polynomial())
+            _put(model, name, Polynomial())
         else:  # each is fitted behind the quadratics before it, so that errors do not add up unseen
-            _put(model.module, name, Polynomial.near(part, _values_at(model, name, data)).to(model.dtype))
-    model.module.eval()
+            _put(model, name, Polynomial.near(part, _values_at(model, name, data)))
     return tuple(found)
 
 
@@ -140,9 +139,9 @@ def _values_at(model: Model, name: str, data: Data) -> torch.Tensor:
     return torch.cat([values.flatten() for values in seen])
 
 
-def _put(module: nn.Module, name: str, part: nn.Module) -> None:
+def _put(model: Model, name: str, part: nn.Module) -> None:
     parent, _, last = name.rpartition(".")
-    setattr(module.get_submodule(parent), last, part)
+    setattr(model.module.get_submodule(parent), last, part.to(model.device, model.dtype).eval())
 
 
 def _accuracy(model: Model, data: Data) -> Estimate:
