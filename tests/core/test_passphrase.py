@@ -63,7 +63,7 @@ def test_a_new_one_is_typed_twice() -> None:
     assert said == "refused: The two passphrases differ. Nothing was changed."
     assert "hors" not in shown
     said, _ = at_terminal(["short"], lambda: choose_passphrase("the key"))
-    assert said == "refused: A passphrase has 8 characters or more. This one has 5."
+    assert said == "refused: A passphrase has 8 characters or more. This one is shorter."
 
 
 def test_the_environment_goes_before_the_file_and_the_file_before_the_person(

@@ -102,6 +102,13 @@ def test_the_first_by_name_signs_last(parties: Parties) -> None:
         parties.sign(change, "alice")
 
 
+def test_who_signs_last_and_loses_the_file_gets_it_back(parties: Parties) -> None:
+    change = parties.sign(parties.rotation("bob"), "carol")
+    complete = parties.sign(change, "alice")
+    assert change.missing(["alice", "bob", "carol"]) == ["alice"]
+    assert parties.sign(change, "alice") == complete
+
+
 def test_of_two_changes_at_once_only_one_comes_about(parties: Parties) -> None:
     one, other = parties.rotation("bob"), parties.rotation("carol")
     one, other = parties.sign(one, "carol"), parties.sign(other, "bob")

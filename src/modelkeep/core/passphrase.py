@@ -34,7 +34,7 @@ class Passphrase:
 
     def __post_init__(self) -> None:
         if len(self.secret) < _SHORTEST:
-            raise InputError(f"A passphrase has {_SHORTEST} characters or more. This one has {len(self.secret)}.")
+            raise InputError(f"A passphrase has {_SHORTEST} characters or more. This one is shorter.")
 
     @property
     def bytes(self) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,7 +111,7 @@ class Folder:
         if read_public(following).public_key != read_ledger(self.ledger).public_key:
             return
         for file in (KEY, PUBLIC):  # in this order: while the second is there, this is done again
-            if (following / file).is_file():
+            with suppress(FileNotFoundError):  # it was moved before
                 (following / file).replace(self.path / file)
         shutil.rmtree(following, ignore_errors=True)
         public = read_public(self.path)

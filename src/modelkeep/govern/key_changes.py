@@ -55,8 +55,9 @@ def sign_change(folder: Folder, change: KeyChange) -> KeyChange:
     """The change with this party's consent, if that is due. When it is complete, this party takes it in at once."""
     with folder.lock():
         history, own = folder.key_history(), folder.public().name
-        if any(change.digest == before.digest for before in history.changes):
-            return change
+        for before in history.changes:
+            if before.digest == change.digest:
+                return before  # with all signatures: the file may have been lost when this party took it in
         history.require_next(change)
         following = _read_next(folder, change) if change.party == own and change.kind != "leave" else None
         current = folder.identity() if following is None or change.kind == "rotate" else None  # else it may be lost

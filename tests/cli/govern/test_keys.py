@@ -62,7 +62,7 @@ def test_a_change_goes_from_party_to_party(modelkeep: Run, tmp_path: Path) -> No
     assert modelkeep("govern", "keys", "sign", "key-change.json", "--folder", "carol").code != 0  # nobody said yes
     sign(modelkeep, "carol")
     signed = modelkeep("govern", "keys", "sign", "key-change.json", "--folder", "alice", "--yes")
-    assert "All have signed." in signed.out, signed.err
+    assert "All have signed, and 'alice' has taken it in." in signed.out, signed.err
     sign(modelkeep, "bob", "carol")
     shown = json.loads(modelkeep("govern", "keys", "show", "alice", "--json").out)
     assert shown == json.loads(modelkeep("govern", "keys", "show", "bob", "--json").out)

@@ -127,6 +127,8 @@ MEANINGLESS: dict[str, dict[str, Any]] = {
     "a key without its proof": {"proof": ""},
     "a key with the proof of another name": {"party": "carol", "asker": "carol"},
     "before the first pass": {"passes": -1},
+    "what would deceive a reader": {"reason": "old\x1b[2J\nnew key of bob: 0000"},
+    "more than a person reads": {"reason": "x" * 201},
 }
 
 

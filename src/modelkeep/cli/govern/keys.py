@@ -152,7 +152,8 @@ def _hand_on(folder: Folder, change: KeyChange, file: Path, as_json: bool) -> No
     elif missing:
         typer.echo(f"Hand {file} on; it is not signed yet by: {', '.join(missing)}. ('{missing[0]}' signs last.)")
     else:
-        typer.echo(f"All have signed. Each of the others says: modelkeep govern keys sign {file} --folder …")
+        taken = f"All have signed, and '{folder.public().name}' has taken it in."
+        typer.echo(f"{taken} So does each of the others with: modelkeep govern keys sign {file} --folder …")
 
 
 def _values(change: KeyChange) -> dict[str, object]:

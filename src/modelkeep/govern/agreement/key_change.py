@@ -18,6 +18,7 @@ from modelkeep.govern.identity import PUBLIC_KEY, PublicIdentity, require_name
 
 Kind = Literal["rotate", "replace", "revoke", "leave"]
 
+_LONGEST = 200
 EVENT = "key change"
 """The kind of event as which every party logs it."""
 
@@ -57,6 +58,8 @@ class KeyChange:
     def __post_init__(self) -> None:
         if min(self.number, self.passes) < 0:
             raise GovernError(f"A key change counts from 0. Got number {self.number} and {self.passes} passes.")
+        if not self.reason.isprintable() or len(self.reason) > _LONGEST:  # a person reads it before signing
+            raise GovernError(f"The reason of a key change is one line of at most {_LONGEST} printable characters.")
         for name in (self.party, self.asker, *self.consents):
             require_name(name)
         if (self.kind in ("rotate", "replace")) != bool(self.new_key):

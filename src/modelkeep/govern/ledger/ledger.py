@@ -77,7 +77,7 @@ class Ledger:
         """Whether this party signed the entry, with the key that it has or with one that it had."""
         if entry.is_of(self.party, self._signer.public_key):
             return True
-        former = [event.values["change"]["old_key"] for event in read_ledger(self.path).key_changes()]
+        former = [event.values.get("change", {}).get("old_key") for event in read_ledger(self.path).key_changes()]
         about = self._file.rows("SELECT public_key FROM about")[0][0]
         return any(entry.is_of(self.party, str(key)) for key in {about, *former} if key)
 

@@ -46,8 +46,8 @@ class Endpoint:
         if name not in self._keys:
             raise GovernError(f"'{name}' is not a member. The members: {join_names(sorted(self._keys))}.")
         expected, deadline = {name: self._keys[name]}, monotonic() + timeout
-        context = self._context(ssl.PROTOCOL_TLS_CLIENT, expected)
         try:
+            context = self._context(ssl.PROTOCOL_TLS_CLIENT, expected)  # for a moment it needs a file
             sock = socket.create_connection(_parse_address(address), timeout)
         except OSError as error:
             raise PartyUnavailable(f"'{name}' cannot be reached at {address}: {error}.") from error
