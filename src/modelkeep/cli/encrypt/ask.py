@@ -37,7 +37,7 @@ def ask(
         values = np.load(inputs, allow_pickle=False)
         x = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"{inputs} is not a .npy file with numbers: {error}") from error
+        raise InputError(f"{inputs} is not a .npy file with numbers. Write one with numpy.save.") from error
     with progress.show(), Client(url, model=fingerprint) as client:
         single = tuple(x.shape) == client.plan.input_shape
         answers = client.ask(x[None] if single else x)
