@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from govern.malice.test_keys import rotate
+from govern.malice.test_members import up
 from govern.meeting import Meeting, meeting, same_bits
 from govern.parties import Host, approve
 from govern.session.test_together import CNN
@@ -53,3 +55,16 @@ def test_what_all_let_out_makes_the_model_and_nothing_else_does(tmp_path: Path, 
     found = audit(split.agreement, {name: folder.ledger for name, folder in split.folders.items()})
     assert found.sound
     assert found.passes()["release", "alice"] == 1
+
+
+def test_a_release_counts_under_the_key_that_spoke_then(tmp_path: Path) -> None:
+    split = meeting(tmp_path / "all", {}, *CNN, ["2"], ["alice", "bob"], "carol")
+    with up(split) as leader:
+        train(leader, updates=2)
+    rotate(split, "bob")
+    for name in ("bob", "carol"):
+        approve(split.folders[name], "release")
+    with up(split) as leader:
+        release(leader)
+    released = export(split, tmp_path / "released")
+    assert same_bits(dict(assemble(split.agreement, released).module.state_dict()), split.alone(updates=2))
