@@ -166,7 +166,7 @@ def test_a_check_draws_once(split: Meeting) -> None:
         train(leader, updates=2)
         opened = leader.party.passes._examine
 
-        def break_off(drawn: SpotCheck, peer: str, message: Message) -> None:
+        def break_off(check: SpotCheck, peer: str, message: Message) -> None:
             raise GovernError("Not this one.")
 
         leader.party.passes._examine = break_off  # type: ignore[method-assign]

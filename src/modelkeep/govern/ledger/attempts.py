@@ -84,12 +84,12 @@ class Attempts:
                 self._times[of.purpose].setdefault(key_of_intent(intent.values), intent.time)
             return intent
 
-    def prepare(self, attempt: Attempt, entry: Entry, told: Mapping[str, Any]) -> Event:
+    def prepare(self, attempt: Attempt, entry: Entry, told: Mapping[str, Any] | None = None) -> Event:
         """State what this party has logged of the pass, what it says that it measured, and what else is `told`.
 
         What came is kept with the attempt at once: another pass may take the entry's place before this one is settled.
         """
-        logged = {"entry": entry.hash, "metrics": entry.metrics, **told}
+        logged = {"entry": entry.hash, "metrics": entry.metrics, **(told or {})}
         with self._account.change():
             came = _write_crossings(entry.received)
             self._file.execute("UPDATE attempts SET received = ? WHERE name = ?", came, attempt.name)

@@ -121,7 +121,7 @@ class PassRecord:
             raise WireError(f"{attempt.of} cannot be prepared: not every party has stated that it takes part.")
         with self._decision.hold(attempt.of), self._ledger.change():
             entry = self._ledger.prepare(attempt.of, self.consents, sent, received, metrics)
-            self.prepared = Receipt(self._name, self._ledger.attempts.prepare(attempt, entry, told or {}))
+            self.prepared = Receipt(self._name, self._ledger.attempts.prepare(attempt, entry, told))
         return self.prepared
 
     def require_prepared(self, receipt: Receipt) -> None:
