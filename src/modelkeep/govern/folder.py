@@ -63,6 +63,11 @@ class Folder:
         return self.path / "openings"
 
     @property
+    def parties(self) -> Path:
+        """What the other parties have handed over: a NAME.party.json of each."""
+        return self.path / "parties"
+
+    @property
     def control(self) -> Path:
         """The socket at which the process that serves here takes requests of commands; there while it runs."""
         return self.path / "control.sock"
@@ -116,6 +121,14 @@ class Folder:
         shutil.rmtree(following, ignore_errors=True)
         public = read_public(self.path)
         public.write(self.path / f"{public.name}.party.json")
+
+    @contextmanager
+    def agreement_lock(self) -> Iterator[None]:
+        """Change the agreement's file alone: a person may sign it while other signatures come."""
+        from filelock import FileLock
+
+        with FileLock(self.path / ".agreement.lock"):
+            yield
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from modelkeep.cli.govern.advise import advise
 from modelkeep.cli.govern.consent import approve, pending, restore, withdraw
 from modelkeep.cli.govern.demo import demo
 from modelkeep.cli.govern.draft import draft, material
+from modelkeep.cli.govern.exchange import exchange
 from modelkeep.cli.govern.identity import init, passphrase, sign
 from modelkeep.cli.govern.inspect import audit, status
 from modelkeep.cli.govern.oversight import check, release
@@ -35,6 +36,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     draft: "draft agreement.json --party alice.party.json --party bob.party.json --address alice=192.0.2.1:7401 "
     "--address bob=192.0.2.2:7401 --model small_cnn --cut conv1_pool --holders alice,bob --data mnist --epochs 3",
     sign: "sign agreement.json --folder alice",
+    exchange: "exchange bob --with alice.party.json --at 192.0.2.2:7401",
     split: "split new alice bob --agreement agreement.json",
     serve: "serve bob --data mnist",
     train: "train alice --data mnist",

@@ -110,8 +110,12 @@ def sign(
     missing = [member.name for member in agreement.parties if member.name not in agreement.signatures]
     if not missing:
         agreement.check_signed()
-    agreement.write(file)
-    agreement.write(party.agreement)
+    with party.agreement_lock():
+        if party.agreement.exists() and (kept := Agreement.read(party.agreement)).fingerprint == agreement.fingerprint:
+            agreement = agreement.merge_signatures(kept)
+        agreement.write(file)
+        agreement.write(party.agreement)
+    missing = [member.name for member in agreement.parties if member.name not in agreement.signatures]
     if as_json:
         told = {"agreement": agreement.fingerprint, "party": identity.name, "missing": missing}
         typer.echo(json.dumps(told))

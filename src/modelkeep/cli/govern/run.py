@@ -24,6 +24,7 @@ from modelkeep.core.errors import FolderInUse
 
 if TYPE_CHECKING:
     from modelkeep.core.results import Result
+    from modelkeep.govern.folder import Folder
     from modelkeep.govern.session.party import Party
     from modelkeep.govern.session.requests import Outcome, Request
     from modelkeep.zoo.datasets.dataset import Part
@@ -57,6 +58,7 @@ def serve(
     from modelkeep.govern.session.requests import open_data
     from modelkeep.govern.session.service import serve as take_part
 
+    _wait_for_signatures(Folder(folder))
     with (
         _stopped_by_signals() as stop,
         _party(folder, device) as party,
@@ -194,6 +196,18 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _wait_for_signatures(folder: Folder) -> None:
+    """Exchange signatures with the other parties, where some are missing and the parties are known."""
+    from modelkeep.govern.agreement.agreement import Agreement
+    from modelkeep.govern.session.exchange import Exchange, know_parties, missing_signatures
+
+    if not folder.agreement.exists() or not folder.parties.exists():
+        return
+    if missing := missing_signatures(Agreement.read(folder.agreement)):
+        typer.echo(f"waiting: not signed yet by {', '.join(missing)}", err=True)
+        Exchange(folder, folder.identity(), know_parties(folder, []), typer.echo).run(None, float("inf"))
 
 
 def _party(folder: Path, device: str) -> Party:

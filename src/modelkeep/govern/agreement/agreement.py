@@ -183,6 +183,15 @@ class Agreement:
                     "was signed, or the signature is forged. Ask for the agreement again, or sign it anew."
                 )
 
+    def merge_signatures(self, other: Agreement) -> Agreement:
+        """This agreement with the signatures that only the other one has; one that is not under this one is refused."""
+        new = {name: text for name, text in other.signatures.items() if name not in self.signatures}
+        merged = replace(self, signatures={**self.signatures, **new})
+        for name in new:
+            if not merged._is_signed_by(merged.member(name)):
+                raise GovernError(f"The signature of '{name}' that came is not under this agreement.")
+        return merged
+
     def _is_signed_by(self, party: Member) -> bool:
         signature = self.signatures.get(party.name, "")
         return is_signed(self._signed_content(party.name), signature, party.public_key)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
 from modelkeep.govern.ledger.receipt import Receipt, read_receipts
 from modelkeep.govern.passes import Consent, Pass, read, read_consent, read_pass, values_of
+from modelkeep.govern.session.exchange import describe
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.messages import (
     answer_question,
@@ -114,6 +115,9 @@ def answer_at_once(passes: PassParticipant, turn: Turn, connection: Connection, 
     """Answer a question for consent while a pass is under way, and turn others away who want to lead meanwhile."""
     if message.kind == "open" and (busy := turn.refuse(connection.peer)) is not None:
         refuse_question(connection, message, busy)
+        return True
+    if message.kind == "propose":  # a party that still exchanges signatures: here all are
+        answer_question(connection, message, {"agreement": describe(passes.agreement)})
         return True
     if message.kind != "ask":
         return False
