@@ -121,7 +121,12 @@ def test_parties_that_serve_also_lead_and_a_board_approves(modelkeep: Run, tmp_p
 
     shown = modelkeep("govern", "status", "bob").out
     assert max(map(len, shown.splitlines())) <= 80
-    for words in ("infer        359  completed", "refused", "'ann' of the board approves 5 passes to infer"):
+    for words in (
+        "infer        359  completed",
+        "refused",
+        "'ann' of the board approves 5 passes to infer",
+        "approved by ann, ben",
+    ):
         assert words in shown
     told = json.loads(modelkeep("govern", "status", "bob", "--json").out)
     assert told["left"]["infer"] == 2

@@ -65,6 +65,11 @@ def test_what_several_parties_tell_is_told_once_but_for_what_each_says_itself(bo
     refused = HistoryLine("alice", 1.0, "refused", 1, 0, 0, "carol", "infer", 3, "no")
     found = merge([[*both, refused], [*both, refused]])
     assert [each.what for each in found] == ["refused", "refused", "completed"]
+    apart = [HistoryLine("carol", 9.0, "completed", 1, number, number, "alice", "train", 16) for number in (0, 1)]
+    lost = HistoryLine("bob", 8.0, "lost", 1, 2, 2, "alice", "infer", 16)
+    joined = [apart[1].joined(apart[0]), lost]
+    assert [(each.what, each.passes) for each in merge([joined, [*apart, lost]])] == [("lost", 1), ("completed", 2)]
+    assert merge([]) == []
 
 
 def test_a_ledger_without_rows_and_askers_still_reads(bob: Party) -> None:

@@ -203,7 +203,7 @@ class ConsentDecision:
         wait = rate.wait(self._ledger.attempts.begun_at(of.purpose), self._clock())
         if wait:
             raise ConsentPending(
-                f"No consent to {of} for another {wait:.3g} seconds: {rate.passes} passes to {of.purpose} in "
+                f"No consent to {of} for another {wait:,.1f} seconds: {rate.passes} passes to {of.purpose} in "
                 f"{rate.seconds:g} seconds are allowed, and they were begun.",
                 seconds=wait,
             )

@@ -42,7 +42,7 @@ class HistoryLine:
         same = (self.party, self.what, self.asker, self.purpose)
         if same != (before.party, before.what, before.asker, before.purpose):
             return False
-        return self.what == "completed" or (self.text == before.text and self.first == before.first)
+        return self.text == before.text and (self.what == "completed" or self.first == before.first)
 
     def joined(self, before: HistoryLine) -> HistoryLine:
         """Both as one line."""
@@ -57,6 +57,7 @@ class History:
         self._party = party
         self._lines: list[HistoryLine] = []
         self._begun: dict[str, HistoryLine] = {}
+        self._approved: dict[object, str] = {}  # by whom, of a board
 
     def take(self, event: Event) -> None:
         """Read the next event."""
@@ -65,8 +66,12 @@ class History:
             self._begun[name] = _describe_pass(self._party, event, "under way")
         elif event.kind in _OUTCOMES:
             begun = self._begun.pop(name, None) or _describe_pass(self._party, event, "")
-            told = "" if event.kind == "committed" else event.text
+            approved = self._approved.pop(event.values.get("pass"), "")
+            told = approved if event.kind == "committed" else event.text
             self._add(replace(begun, time=event.time, what=_OUTCOMES[event.kind], text=told))
+        elif event.kind == "board":
+            people = [str(each.get("approver")) for each in event.values.get("approvals", [])]
+            self._approved[event.values.get("pass")] = f"approved by {', '.join(people)}"
         elif event.kind == "refused" and "purpose" in event.values:
             self._add(replace(_describe_pass(self._party, event, "refused"), text=event.text))
         elif event.kind not in _UNSEEN:
@@ -102,18 +107,32 @@ def _describe_pass(party: str, event: Event, what: str) -> HistoryLine:
 
 
 def merge(histories: Iterable[Sequence[HistoryLine]]) -> list[HistoryLine]:
-    """The lines of several parties by their time: what became of passes once, and all that each noted besides."""
+    """The lines of several parties by their time: what became of passes once, and all that each noted besides.
+
+    What was completed is told by the party that has completed most, and of these by one whose board approved it: all
+    tell the same, but each puts other passes on one line.
+    """
+    told = list(histories)
+    counts = [_weigh(lines) for lines in told]
+    first = counts.index(max(counts)) if counts else 0
     found: list[HistoryLine] = []
     known: set[tuple[Any, ...]] = set()
-    for lines in histories:
-        told = {_place(line) for line in lines if line.passes and line.what != "refused"}
-        found += [line for line in lines if _place(line) not in known]
-        known |= told
+    for index, lines in enumerate(told):
+        for line in lines:
+            place = (line.what, line.first, line.purpose)
+            if line.what == "completed":
+                shown = index == first
+            else:
+                shown = not line.passes or line.what == "refused" or place not in known
+            if shown:
+                found.append(line)
+        known |= {(line.what, line.first, line.purpose) for line in lines}
     return sorted(found, key=lambda line: line.time)
 
 
-def _place(line: HistoryLine) -> tuple[Any, ...]:
-    return line.what, line.first, line.last, line.purpose
+def _weigh(lines: Sequence[HistoryLine]) -> tuple[int, bool]:
+    completed = [line for line in lines if line.what == "completed"]
+    return sum(line.passes for line in completed), any(line.text for line in completed)
 
 
 def write_statement(lines: Sequence[HistoryLine], parties: Sequence[str], *, of: str = "") -> str:

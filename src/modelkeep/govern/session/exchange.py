@@ -87,9 +87,10 @@ class Exchange:
                         if member.name != self._identity.name:
                             self._call(member.name, member.address)
                     if self.is_over():
-                        return agreement
+                        return self.agreement()
                 if time.monotonic() > until or self._ended.wait(_EVERY):
-                    return agreement if agreement is not None and not missing_signatures(agreement) else None
+                    agreement = self.agreement()
+                    return None if agreement is None or missing_signatures(agreement) else agreement
         finally:
             self._ended.set()
             listener.close()
@@ -109,8 +110,11 @@ class Exchange:
             return False
         return self._complete_at >= {member.name for member in agreement.parties} - {self._identity.name}
 
-    def take(self, values: Any, peer: str) -> None:
-        """Look at the agreement that another party shows: keep a proposal for a person, and take signatures over."""
+    def take(self, values: Any, peer: str) -> bool:
+        """Look at the agreement that another party shows: keep a proposal for a person, and take signatures over.
+
+        Returns whether that party has all signatures.
+        """
         shown = read(Agreement, values)
         shown.require_member(self._identity.public)
         for member in shown.parties:
@@ -123,7 +127,7 @@ class Exchange:
             own = self.agreement()
             if own is None:
                 self._keep_proposal(shown, peer)
-                return
+                return False
             if own.fingerprint != shown.fingerprint:
                 raise GovernError(
                     f"'{peer}' shows another agreement ({shown.fingerprint[:12]}…) than the one in this folder "
@@ -134,8 +138,7 @@ class Exchange:
                 merged.write(self._folder.agreement)
                 new = sorted(merged.signatures.keys() - own.signatures.keys())
                 self._tell(f"The signature of {', '.join(new)} has come.")
-        if not missing_signatures(shown):
-            self._complete_at.add(peer)
+        return not missing_signatures(shown)
 
     def _keep_proposal(self, shown: Agreement, peer: str) -> None:
         path = self._folder.path / f"proposed-{peer}.json"
@@ -159,10 +162,11 @@ class Exchange:
             self._tell(f"waiting: {error}")
             return
         try:
-            connection.send(Message("propose", {"agreement": describe(self._require_agreement()), "question": 0}))
+            told = self._require_agreement()
+            connection.send(Message("propose", {"agreement": describe(told), "question": 0}))
             answer = connection.receive(_CALL)
             if answer.header.get("agreement") is not None:
-                self.take(answer.header["agreement"], name)
+                self._note(name, self.take(answer.header["agreement"], name), told)
         except GovernError as error:
             self._tell(str(error))
         finally:
@@ -181,17 +185,24 @@ class Exchange:
         connection.admits = lambda *tensors: False
         with suppress(PartyUnavailable):
             while (message := connection.receive(_LONGEST_IDLE)) is not None:
+                complete = False
                 try:
                     if message.kind != "propose":
                         raise GovernError(
                             f"'{connection.peer}' says '{message.kind}', and here agreements are exchanged."
                         )
-                    self.take(message.header.get("agreement"), connection.peer)
+                    complete = self.take(message.header.get("agreement"), connection.peer)
                 except GovernError as error:
                     self._tell(str(error))
                 own = self.agreement()
                 answer_question(connection, message, {"agreement": None if own is None else describe(own)})
+                self._note(connection.peer, complete, own)
         connection.close()
+
+    def _note(self, peer: str, complete: bool, told: Agreement | None) -> None:
+        """The exchange with a party is over when both have shown each other all signatures."""
+        if complete and told is not None and not missing_signatures(told):
+            self._complete_at.add(peer)
 
     def _require_agreement(self) -> Agreement:
         found = self.agreement()
