@@ -92,10 +92,11 @@ def test_what_remains_is_what_the_strictest_policy_leaves(bob: Party) -> None:
     own = Policy(most={"infer": 5, "train": 7}, human=True, windows=(never,))
     bob.state.approve(2, "infer", bob.now + 60)
     bob.state.withdraw("a pause", "train")
-    train, evaluate, infer = count_budgets([agreed, own], account, bob.state, bob.now)
+    train, evaluate, infer, release, _ = count_budgets([agreed, own], account, bob.state, bob.now)
     assert (infer.begun, infer.most, infer.left) == (3, 5, 2)
     assert "1 of 4 in 3600 s free now" in infer.now
     assert "a person must approve (2 approved)" in infer.now
     assert "not allowed" in evaluate.now
+    assert "a person must approve (0 approved)" in release.now
     assert (train.left, train.now[0]) == (7, "WITHDRAWN: a pause")
     assert any("mon 00:00–00:01 UTC" in words for words in train.now)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from modelkeep.core import progress
 from modelkeep.core.errors import GovernError, join_names
 from modelkeep.core.results import Result, measured
+from modelkeep.govern.consent.policy import USES
 from modelkeep.govern.ledger.allowances import check_board, check_rates
 from modelkeep.govern.ledger.budgets import Budget, count_budgets
 from modelkeep.govern.ledger.checks import CrossCheck, chain
@@ -217,7 +218,7 @@ def audit(agreement: Agreement, ledgers: Mapping[str, Path]) -> Audit:
                 (party, budget)
                 for party, account in accounts.items()
                 for budget in count_budgets([policies[party]], account, None, time.time())
-                if budget.most is not None or budget.now
+                if budget.begun or (budget.purpose in USES and (budget.most is not None or budget.now))
             ),
             history=tuple(merge(history.lines() for history in histories.values())),
             key_changes=tuple(

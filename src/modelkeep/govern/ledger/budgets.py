@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelkeep.core.errors import join_names
-from modelkeep.govern.consent.policy import PURPOSES, Policy
+from modelkeep.govern.consent.policy import PERSONAL, PURPOSES, Policy
 from modelkeep.govern.consent.state import ConsentState
 from modelkeep.govern.consent.windows import at
 from modelkeep.govern.ledger.attempts import key_of_intent
@@ -95,7 +95,7 @@ def _describe_rules(purpose: Purpose, policy: Policy, account: Account, now: flo
 
 def _describe_people(purpose: Purpose, policy: Policy, state: ConsentState | None, now: float) -> list[str]:
     told = []
-    if policy.human:
+    if policy.human or purpose in PERSONAL:
         left = "" if state is None else f" ({state.count_approvals(purpose, now):,} approved)"
         told.append(f"a person must approve{left}")
     if policy.board is not None:
