@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from govern.key_folders import Parties
 from govern.ledger_runs import make_pass
 from modelkeep.core.errors import GovernError
+from modelkeep.core.fingerprint import fingerprint
 from modelkeep.govern.agreement.key_change import KeyChange
 from modelkeep.govern.identity import Identity, PublicIdentity
 from modelkeep.govern.key_changes import ask_for_change, sign_change
 from modelkeep.govern.ledger.attempts import Attempt
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.ledger.reader import read_ledger
+from modelkeep.govern.piece.release import find_release, read_release
 
 ORDER = {"bob": ("carol", "alice", "bob", "carol"), "alice": ("bob", "carol", "alice", "bob", "carol")}
 
@@ -93,6 +97,7 @@ def test_who_leaves_needs_no_consent_and_nothing_runs_or_changes_any_more(partie
             folder.key_history().require_all()
     with pytest.raises(GovernError, match="The agreement has ended"):
         parties.rotation("bob")
+    assert parties.folders["carol"].signed_agreement() == parties.agreement  # she may still show her ledger
     assert parties.audit().sound
 
 
@@ -168,7 +173,7 @@ def test_a_pass_that_was_prepared_and_that_none_has_committed_is_given_up(partie
     with Ledger(carol.ledger, "carol", carol.identity().signer) as ledger:
         attempt = Attempt(make_pass(parties.agreement.fingerprint, 3), "x", "s")
         ledger.attempts.begin(attempt)
-        ledger.attempts.prepare(attempt, ledger.prepare(attempt.of, (), (), ()))
+        ledger.attempts.prepare(attempt, ledger.prepare(attempt.of, (), (), ()), {})
     parties.sign(change, "alice", "carol", "bob")  # Alice has not prepared it, so it is committed nowhere
     with Ledger(carol.ledger, "carol", carol.identity().signer) as ledger:
         assert (ledger.length, ledger.committed, ledger.attempts.unended()) == (3, 3, [])
@@ -192,3 +197,25 @@ def test_a_new_key_of_another_name_or_place_is_refused(parties: Parties, tmp_pat
 def test_a_change_is_a_file_that_comes_back_as_it_was(parties: Parties, tmp_path: Path) -> None:
     change = parties.rotation("bob")
     assert KeyChange.read(change.write(tmp_path / "change.json")) == change
+
+
+def test_a_release_shows_which_keys_spoke_when_it_was_made(parties: Parties) -> None:
+    """The pieces may go out after a rotation: the proof in the file brings the change along."""
+    parties.sign(parties.rotation("bob"), "carol", "alice", "bob", "carol")
+    of = make_pass(parties.agreement.fingerprint, 3, "release")
+    tensors = {"weight": torch.zeros(2)}
+    for name, folder in parties.folders.items():
+        told = {"piece": fingerprint(tensors, name)}
+        with Ledger(folder.ledger, name, folder.identity().signer) as ledger:
+            attempt = Attempt(of, "x", "s")
+            ledger.attempts.begin(attempt)
+            ledger.attempts.prepare(attempt, ledger.prepare(of, (), (), ()), told)
+            ledger.commit(3)
+            ledger.attempts.end(attempt, "committed", "done")
+    found = {name: find_release(read_ledger(folder.ledger)) for name, folder in parties.folders.items()}
+    statements = tuple(receipt for each in found.values() if each is not None for receipt in each.prepared)
+    assert found["carol"] is not None
+    release = replace(found["carol"], prepared=statements)
+    read_release(release.line(), "carol").check(parties.agreement, "carol", tensors)
+    with pytest.raises(GovernError, match="'prepared' of 'bob' is not signed by 'bob'"):
+        replace(release, changes=()).check(parties.agreement, "carol", tensors)

@@ -88,7 +88,7 @@ class Folder:
         return Identity.read(self.path)
 
     def signed_agreement(self) -> Agreement:
-        """The agreement, if all have signed it, and the key of this party is the one that speaks for it now."""
+        """The agreement, if all have signed it and the key of this party is the last that it has under it."""
         history = self.key_history()
         history.require_member(self.public())
         return history.agreement

@@ -181,3 +181,9 @@ def test_none_but_the_key_that_speaks_now_is_a_member(world: World) -> None:
     once.require_member(world.new["bob1"])
     with pytest.raises(GovernError, match="with 1 key changes, names another key for 'bob'"):
         once.require_member(world.now["bob"])
+    gone = world.history.follow(world.sign(world.change("revoke", "", "alice"), "carol", "alice"))
+    gone.require_member(world.now["bob"])  # it is his folder still
+    with pytest.raises(GovernError, match="is not asked for by 'bob'"):
+        gone.require_next(
+            replace(world.change(number=1, previous=gone.changes[0].digest), old_key="").ask(world.now["bob"].signer)
+        )

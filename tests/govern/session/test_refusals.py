@@ -142,8 +142,8 @@ def for_another_pass(intruder: Intruder, of: Pass) -> list[Any]:
 
 
 BEGUN: dict[str, tuple[Callable[[Intruder, Pass], Any], str]] = {
-    "forged": (forged, "is not signed by 'bob'"),
-    "for another pass": (for_another_pass, "is not signed by 'bob'"),
+    "forged": (forged, "was used before, or a later one replaced it"),
+    "for another pass": (for_another_pass, "was used before, or a later one replaced it"),
     "missing": (lambda mallory, of: [mallory.own_consent(of).values()], "only of alice"),
     "none": (lambda mallory, of: [], "only of none"),
     "twice": (lambda mallory, of: [mallory.own_consent(of).values()] * 2, "only of alice, alice"),

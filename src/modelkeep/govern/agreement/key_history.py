@@ -74,14 +74,13 @@ class KeyHistory:
         return self.current
 
     def require_member(self, identity: Identity | PublicIdentity) -> None:
-        """Refuse an identity whose key does not speak now."""
-        self.agreement.member(identity.name)
-        if self.current.get(identity.name) != identity.public_key:
-            key = self.current.get(identity.name, "")
-            named = f"another key for '{identity.name}' ({key[:16]}…)" if key else f"no key for '{identity.name}'"
+        """Refuse an identity whose key is not the last that the party had, whether or not it still speaks."""
+        last = [key for key in self.ever(identity.name) if key][-1]
+        if last != identity.public_key:
             raise GovernError(
-                f"The agreement '{self.agreement.name}', with {len(self.changes)} key changes, names {named}, and not "
-                f"this one ({identity.public_key[:16]}…). Was it drafted with an old {identity.name}.party.json?"
+                f"The agreement '{self.agreement.name}', with {len(self.changes)} key changes, names another key for "
+                f"'{identity.name}' ({last[:16]}…), and not this one ({identity.public_key[:16]}…). Was it drafted "
+                f"with an old {identity.name}.party.json?"
             )
 
     def follow(self, change: KeyChange) -> KeyHistory:
