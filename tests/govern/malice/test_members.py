@@ -190,7 +190,7 @@ def test_a_party_that_prepares_for_another_attempt_commits_nothing(split: Meetin
         attempts = party.ledger.attempts
         prepare = attempts.prepare
 
-        def preparing(attempt: Any, entry: Entry, told: Any) -> Event:
+        def preparing(attempt: Any, entry: Entry, told: Any = None) -> Event:
             return prepare(replace(attempt, name="f" * 64), entry, told)
 
         attempts.prepare = preparing  # type: ignore[method-assign]
