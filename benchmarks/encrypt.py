@@ -7,7 +7,7 @@ the computation alone; encryption, decryption and bytes are figures of their own
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -145,7 +145,11 @@ def measure_tenseal(model: Model, served: Served, x: Floats, exact: Floats, repe
 
     inputs = served.encrypt(x[:1])
     plain = torch.from_numpy(x[:1]).float().reshape(1, *model.input_shape)
-    rivals = {"theirs": chained, "ours": partial(served.run, inputs), "plain": partial(model.logits, plain)}
+    rivals: dict[str, Callable[[], object]] = {
+        "theirs": chained,
+        "ours": partial(served.run, inputs),
+        "plain": partial(model.logits, plain),
+    }
     times = interleaved(rivals, repeats=repeats)
     return {
         "tenseal_mm_ms": 1e3 * times["theirs"],
