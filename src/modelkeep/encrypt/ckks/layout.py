@@ -78,7 +78,7 @@ class Layout:
 
 def lay_out(network: Network, ranges: Ranges, parameters: Parameters, packing: Packing) -> Layout | None:
     """The layout with the gains that give the smallest error; None where the network does not fit."""
-    widest = max(max(power_above(n) for n in affine.weight.shape[:1]) for affine in network.maps)
+    widest = max(power_above(len(affine.bias)) for affine in network.maps)
     if packing == "single" and widest > parameters.slots:
         return None
     first = gather(network.maps[0].pattern, parameters.slots) if packing == "single" else None
