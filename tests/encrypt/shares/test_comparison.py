@@ -9,10 +9,10 @@ from torch import Tensor
 from modelkeep.encrypt.shares.computation import Computation, Shared
 from modelkeep.encrypt.shares.keys import Keys
 from modelkeep.encrypt.shares.local import Local
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 
-def _signs(ring: Ring, words: Tensor) -> tuple[Tensor, Local]:
+def _signs(ring: ShareRing, words: Tensor) -> tuple[Tensor, Local]:
     here = Local(ring, Keys.draw())
 
     def program(c: Computation) -> Shared:
@@ -26,14 +26,14 @@ def _signs(ring: Ring, words: Tensor) -> tuple[Tensor, Local]:
 @pytest.mark.parametrize("bits", [2, 5, 8])
 def test_every_number_of_a_small_ring(bits: int) -> None:
     words = torch.arange(2**bits).repeat(50)
-    found, _ = _signs(Ring(bits, 0), words)
+    found, _ = _signs(ShareRing(bits, 0), words)
     assert torch.equal(found, words >> (bits - 1))
 
 
 def test_large_numbers_edges_and_what_crosses() -> None:
     words = torch.randint(-(2**63), 2**63 - 1, (2000,))
     words[:5] = torch.tensor([0, -1, 1, 2**63 - 1, -(2**63)])
-    found, here = _signs(Ring(), words)
+    found, here = _signs(ShareRing(), words)
     assert torch.equal(found, (words < 0).long())
     assert here.traffic.rounds == 2 + 6
     assert here.traffic.opened == 6 * 8 * len(words) * (1 + 2 * 6 + 1)

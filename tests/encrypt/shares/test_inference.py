@@ -12,7 +12,7 @@ from modelkeep.encrypt.shares.inference import SharedInference, infer_on_shares
 from modelkeep.encrypt.shares.processes import run_in_processes
 from modelkeep.encrypt.shares.programs import InferencePlan, Secrets
 from modelkeep.encrypt.shares.reading import read_layers
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 
 def make_model() -> Model:
@@ -49,7 +49,7 @@ def test_a_process_that_fails_says_why() -> None:
     layers, weights = read_layers(make_model().module)
     wrong = Secrets(weights, torch.full((2, 16), float("nan")))
     with pytest.raises(Exception, match=r"finite numbers below|closed the connection|ended"):
-        run_in_processes(InferencePlan(tuple(layers), (2,)), wrong, Ring())
+        run_in_processes(InferencePlan(tuple(layers), (2,)), wrong, ShareRing())
 
 
 def test_bad_calls_are_refused() -> None:

@@ -18,7 +18,7 @@ from modelkeep.encrypt.shares.local import Local
 from modelkeep.encrypt.shares.meeting import Meeting, join_as_dealer, join_as_party
 from modelkeep.encrypt.shares.network import Layer
 from modelkeep.encrypt.shares.programs import Inference, InferencePlan, Secrets, Training, TrainingPlan
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.roles import Outcome, run_dealer, run_party
 from modelkeep.encrypt.shares.wire_channel import WireChannel, receive_exactly
 from modelkeep.govern.identity import Identity
@@ -70,14 +70,14 @@ def table(identities: dict[str, Identity]) -> Iterator[Table]:
 
 
 def in_one_process(program: Inference | Training) -> list[Tensor | None]:
-    here = Local(Ring(), Keys.from_seed(1))
+    here = Local(ShareRing(), Keys.from_seed(1))
     return program.run(here.run)
 
 
 def test_inference_gives_the_same_bits_and_only_to_the_owner_of_the_data(table: Table) -> None:
     running = {name: table.start(name) for name in (*NAMES, "dealer")}
     outcomes = {name: each.result(60) for name, each in running.items()}
-    here = Local(Ring(), Keys.from_seed(1))
+    here = Local(ShareRing(), Keys.from_seed(1))
     expected = Inference(PLAN, Secrets(WEIGHTS, X)).run(here.run)
     for ours, theirs in zip(outcomes["clinic"].found, expected, strict=True):
         assert theirs is not None
@@ -102,7 +102,10 @@ def test_training_gives_the_same_bits(table: Table) -> None:
 
 
 def test_roles_that_do_not_agree_compute_nothing(table: Table) -> None:
-    running = [table.start("owner", ring=Ring(64, 10)), *(table.start(name) for name in ("clinic", "third", "dealer"))]
+    running = [
+        table.start("owner", ring=ShareRing(64, 10)),
+        *(table.start(name) for name in ("clinic", "third", "dealer")),
+    ]
     for each in running:
         with pytest.raises(PartyUnavailable):
             each.result(60)

@@ -15,7 +15,7 @@ from modelkeep.encrypt.shares.local import Local
 from modelkeep.encrypt.shares.network import Layer
 from modelkeep.encrypt.shares.programs import Inference, InferencePlan, Secrets, Training, TrainingPlan
 from modelkeep.encrypt.shares.reading import read_layers
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 
 def build(sizes: Sequence[int], activation: str) -> nn.Sequential:
@@ -36,7 +36,7 @@ def test_three_layers_give_what_the_network_gives(activation: str) -> None:
     module = build([6, 5, 4, 3], activation)
     layers, values = read_layers(module)
     x = torch.randn(11, 6)
-    here = Local(Ring(), Keys.draw())
+    here = Local(ShareRing(), Keys.draw())
     first, second = Inference(InferencePlan(tuple(layers), (7, 4)), Secrets(values, x)).run(here.run)
     assert first is not None
     assert second is not None
@@ -47,7 +47,7 @@ def test_rounds_and_bytes_of_an_inference() -> None:
     layers = (Layer(64, 32, "square"), Layer(32, 10, "none"))
     values = [(torch.zeros(64, 32), torch.zeros(32)), (torch.zeros(32, 10), torch.zeros(10))]
     n = 9
-    here = Local(Ring(), Keys.draw())
+    here = Local(ShareRing(), Keys.draw())
     Inference(InferencePlan(layers, (n,)), Secrets(values, torch.zeros(n, 64))).run(here.run)
     assert here.traffic.rounds == 1 + 6  # the weights once; then input, cut, square, cut, hidden units, result
     assert here.traffic.opened == 48 * (64 * 32 + 32 * 10 + n * (64 + 4 * 32))
@@ -74,7 +74,7 @@ def test_training_follows_autograd(activation: str) -> None:
     values = [(weight.clone(), bias.clone()) for weight, bias in values]
     x, y = torch.randn(10, 5).double(), torch.randn(10, 2).double()
     plan = TrainingPlan(tuple(layers), batch_size=4, steps=6, halvings=6)
-    found = Training(plan, Secrets(values, x, y)).run(Local(Ring(), Keys.draw()).run)
+    found = Training(plan, Secrets(values, x, y)).run(Local(ShareRing(), Keys.draw()).run)
     descend(module, x, y, plan)
     linear = [part for part in module if isinstance(part, nn.Linear)]
     expected = [each for part in linear for each in (part.weight.detach().T, part.bias.detach())]
@@ -86,7 +86,7 @@ def test_training_follows_autograd(activation: str) -> None:
 def test_rounds_of_a_training_step() -> None:
     layers = (Layer(6, 5, "square"), Layer(5, 3, "none"))
     values = [(torch.zeros(6, 5), torch.zeros(5)), (torch.zeros(5, 3), torch.zeros(3))]
-    here = Local(Ring(), Keys.draw())
+    here = Local(ShareRing(), Keys.draw())
     plan = TrainingPlan(layers, batch_size=4, steps=1, halvings=4)
     Training(plan, Secrets(values, torch.zeros(4, 6), torch.zeros(4, 3))).run(here.run)
     m = 4

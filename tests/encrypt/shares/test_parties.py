@@ -14,7 +14,7 @@ from modelkeep.core.errors import InputError, WireError
 from modelkeep.encrypt.shares.computation import Computation, Shared
 from modelkeep.encrypt.shares.keys import Keys
 from modelkeep.encrypt.shares.local import Local
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 ULP = 2.0**-20
 
@@ -30,14 +30,14 @@ def test_products_are_those_of_plain_matrices(m: int, k: int, n: int, one: int, 
         (product,) = c.truncate(c.matmul(masked_x, masked_y))
         return c.reveal(product, to=other)
 
-    found = Local(Ring(), Keys.draw()).run(program)
+    found = Local(ShareRing(), Keys.draw()).run(program)
     assert found is not None
     assert float((found - x.double() @ y.double()).abs().max()) <= 2 * ULP * (1 + float(x.abs().sum() + y.abs().sum()))
 
 
 def test_a_transposed_product_needs_no_new_mask() -> None:
     x, y = torch.randn(4, 3), torch.randn(4, 2)
-    here = Local(Ring(), Keys.draw())
+    here = Local(ShareRing(), Keys.draw())
 
     def program(c: Computation) -> Tensor | None:
         masked_x, masked_y = c.mask(c.share(0, x.shape, x), c.share(1, y.shape, y))
@@ -49,7 +49,7 @@ def test_a_transposed_product_needs_no_new_mask() -> None:
     assert (here.traffic.revealed, here.traffic.dealt) == (2 * 8 * 6, 8 * 6)
 
 
-def _truncate_words(ring: Ring, words: Tensor, by: int) -> Tensor:
+def _truncate_words(ring: ShareRing, words: Tensor, by: int) -> Tensor:
     """Truncate given words (the first party has them, the others zero): the sum of the resulting shares."""
     here = Local(ring, Keys.draw())
 
@@ -67,25 +67,25 @@ def test_truncation_rounds_down_or_up_and_never_fails_up_to_its_bound(by: int) -
     bound = 2**62 - 1
     words = torch.randint(-bound, bound, (200_000,))
     words[:6] = torch.tensor([bound, -bound - 1, 0, -1, 1, bound - 1])
-    off = _truncate_words(Ring(), words, by) - (words >> by)
+    off = _truncate_words(ShareRing(), words, by) - (words >> by)
     assert set(off.tolist()) == {0, 1}
 
 
 def test_truncation_is_right_on_average() -> None:
     """It rounds up with the probability of what it cuts off: without bias."""
     words = torch.full((100_000,), 3 << 18)  # 0.75 of the last place that stays
-    up = float(_truncate_words(Ring(), words, 20).double().mean())
+    up = float(_truncate_words(ShareRing(), words, 20).double().mean())
     assert abs(up - 0.75) < 0.01
 
 
 def test_truncation_beyond_its_bound_goes_wrong() -> None:
     """The bound is where the documentation has it: the test above could fail."""
     words = torch.full((1000,), 2**62 + 2**61)
-    assert bool(((_truncate_words(Ring(), words, 20) - (words >> 20)).abs() > 1).any())
+    assert bool(((_truncate_words(ShareRing(), words, 20) - (words >> 20)).abs() > 1).any())
 
 
 def test_what_cannot_be_shared_is_refused() -> None:
-    here = Local(Ring(), Keys.draw())
+    here = Local(ShareRing(), Keys.draw())
     for value in (float("nan"), float("inf"), 2.0**42):
         with pytest.raises(InputError, match="finite numbers below"):
             here.parties.share(0, (1,), torch.tensor([value]))
@@ -102,7 +102,7 @@ def test_a_dealer_that_runs_another_program_is_refused() -> None:
         here.parties.end_pass()
 
     for words, message in ((2, "needs 3"), (4, "1 words that no step")):
-        here = Local(Ring(), Keys.draw())
+        here = Local(ShareRing(), Keys.draw())
         here.channel.deal(torch.zeros(words, dtype=torch.int64))
         here.parties.begin_pass()
         with pytest.raises(WireError, match=message):
@@ -111,7 +111,7 @@ def test_a_dealer_that_runs_another_program_is_refused() -> None:
 
 def test_fresh_keys_differ_and_a_seed_repeats() -> None:
     def shares(keys: Keys) -> Tensor:
-        return Local(Ring(), keys).parties.share(0, (4,), torch.ones(4)).words
+        return Local(ShareRing(), keys).parties.share(0, (4,), torch.ones(4)).words
 
     assert not torch.equal(shares(Keys.draw()), shares(Keys.draw()))
     assert torch.equal(shares(Keys.from_seed(3)), shares(Keys.from_seed(3)))

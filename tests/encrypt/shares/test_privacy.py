@@ -11,9 +11,9 @@ from torch import Tensor
 
 from encrypt.shares.views import Program, distinguish, exact_distance, real_streams
 from modelkeep.encrypt.shares.computation import Computation, Masked, Shared
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
-SMALL = Ring(bits=2, fraction=0)
+SMALL = ShareRing(bits=2, fraction=0)
 OBVIOUS = 6.0  # standard deviations; of some 20,000 features none exceeds it by chance once in 10,000 runs
 
 
@@ -46,7 +46,7 @@ def test_any_two_views_have_the_same_distribution_for_every_secret(program: Prog
 
 @pytest.mark.parametrize(("program", "inputs"), [(compare, 1), (whole_layer, 2)])
 def test_no_distinguisher_tells_two_secrets_apart(program: Program, inputs: int) -> None:
-    ring = Ring()
+    ring = ShareRing()
     assert distinguish(program, [0] * inputs, [int(2**20 * -1.5), 7][:inputs], ring) < OBVIOUS
 
 
@@ -61,7 +61,7 @@ def same_mask_twice(c: Computation, inputs: Sequence[Shared]) -> Shared:
 
 def test_a_mask_that_is_used_twice_is_found() -> None:
     assert exact_distance(same_mask_twice, [0, 0], [0, 1], SMALL) == 1.0
-    assert distinguish(same_mask_twice, [0, 0], [0, 2**40], Ring()) > OBVIOUS
+    assert distinguish(same_mask_twice, [0, 0], [0, 2**40], ShareRing()) > OBVIOUS
 
 
 def test_masks_of_a_biased_generator_are_found() -> None:
@@ -70,7 +70,7 @@ def test_masks_of_a_biased_generator_are_found() -> None:
     def biased(place: int, number: int, count: int) -> Tensor:
         return fair(place, number, count) & ((1 << 62) - 1)  # the two top bits are never set
 
-    assert distinguish(square, [0], [2**61], Ring(), make=biased) > OBVIOUS
+    assert distinguish(square, [0], [2**61], ShareRing(), make=biased) > OBVIOUS
 
 
 def test_a_mask_that_is_too_short_is_found() -> None:
@@ -79,10 +79,10 @@ def test_a_mask_that_is_too_short_is_found() -> None:
     def short(place: int, number: int, count: int) -> Tensor:
         return fair(place, number, count) & ((1 << 40) - 1)
 
-    assert distinguish(truncate, [0], [2**50], Ring(), make=short) > OBVIOUS
+    assert distinguish(truncate, [0], [2**50], ShareRing(), make=short) > OBVIOUS
 
 
 def test_shares_hide_their_words_in_every_print() -> None:
-    shared = Shared(torch.full((3, 2), 123456789), 20, Ring())
+    shared = Shared(torch.full((3, 2), 123456789), 20, ShareRing())
     assert "123456789" not in repr(shared)
     assert "123456789" not in repr(Masked(shared.words[0], shared.words, 20))

@@ -12,7 +12,7 @@ from modelkeep.encrypt.shares.channel import MemoryChannel
 from modelkeep.encrypt.shares.computation import Computation, Shared
 from modelkeep.encrypt.shares.dealer import Dealer
 from modelkeep.encrypt.shares.parties import LAST, Parties
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.stream import Stream, draw_key
 
 Program = Callable[[Computation, Sequence[Shared]], object]
@@ -48,7 +48,7 @@ def view(
     program: Program,
     secrets: Sequence[int],
     pair: tuple[int, int],
-    ring: Ring,
+    ring: ShareRing,
     make: Callable[[int, int, int], Tensor],
     shares: Sequence[Tensor],
 ) -> list[Tensor]:
@@ -75,7 +75,7 @@ def view(
     return [ring.reduce(words) for place in pair for words in seen[place]] + crossed
 
 
-def enumerate_randomness(program: Program, secrets: Sequence[int], pair: tuple[int, int], ring: Ring) -> Tensor:
+def enumerate_randomness(program: Program, secrets: Sequence[int], pair: tuple[int, int], ring: ShareRing) -> Tensor:
     """The view under each possible randomness, as sorted numbers: the exact distribution of what the pair sees."""
     places: dict[tuple[int, int], int] = {}
     index = torch.zeros(1, dtype=torch.int64)
@@ -94,7 +94,7 @@ def enumerate_randomness(program: Program, secrets: Sequence[int], pair: tuple[i
     return code.sort().values
 
 
-def exact_distance(program: Program, one: Sequence[int], other: Sequence[int], ring: Ring) -> float:
+def exact_distance(program: Program, one: Sequence[int], other: Sequence[int], ring: ShareRing) -> float:
     """The largest statistical distance between what any two parties see of two secrets."""
     worst = 0.0
     for pair in combinations(range(3), 2):
@@ -111,7 +111,7 @@ def distinguish(
     program: Program,
     one: Sequence[int],
     other: Sequence[int],
-    ring: Ring,
+    ring: ShareRing,
     *,
     count: int = 2048,
     make: Callable[[int, int, int], Tensor] | None = None,

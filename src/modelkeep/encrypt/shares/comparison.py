@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from modelkeep.encrypt.shares.computation import Shared
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 if TYPE_CHECKING:
     from modelkeep.encrypt.shares.dealer import Dealer
@@ -58,7 +58,7 @@ def _and(parties: Parties, x: Tensor, x_mask: Tensor, y: Tensor, y_mask: Tensor)
     return parties.first_only(x & y) ^ (x & y_mask) ^ (x_mask & y)
 
 
-def _levels(ring: Ring) -> Iterator[int]:
+def _levels(ring: ShareRing) -> Iterator[int]:
     """The distances over which borrows are joined: 1, 2, 4, … below the number of bits."""
     by = 1
     while by < ring.bits:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from modelkeep.core.errors import InputError
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 PARTIES = 3
 
@@ -33,7 +33,7 @@ class Shared:
 
     words: Tensor
     fraction: int
-    ring: Ring
+    ring: ShareRing
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ class Masked:
 class Computation(ABC):
     """The operations on shared numbers. `ring` is where they live."""
 
-    ring: Ring
+    ring: ShareRing
 
     @abstractmethod
     def share(self, owner: int, shape: Sequence[int], values: Tensor | None = None) -> Shared:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from modelkeep.encrypt.shares.computation import PARTIES, Computation, Masked, Shared
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.stream import Stream, draw_rows
 
 
 class Dealer(Computation):
     """Deals for one program. A `Shared` has no row here, and the `mask` of a `Masked` has one, the whole mask."""
 
-    def __init__(self, ring: Ring, masks: Mapping[int, Stream]) -> None:
+    def __init__(self, ring: ShareRing, masks: Mapping[int, Stream]) -> None:
         self.ring, self._masks = ring, masks
         self._corrections: list[Tensor] = []
 

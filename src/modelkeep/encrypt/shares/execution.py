@@ -11,7 +11,7 @@ from modelkeep.encrypt.shares.keys import Keys
 from modelkeep.encrypt.shares.local import Local
 from modelkeep.encrypt.shares.processes import DEALER, NAMES, run_in_processes
 from modelkeep.encrypt.shares.programs import DATA_OWNER, MODEL_OWNER, Plan, Secrets, make_program
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.traffic import Traffic
 
 
@@ -27,7 +27,7 @@ class Execution:
 
 
 def run_plan(
-    plan: Plan, secrets: Secrets, ring: Ring, *, in_processes: bool = False, seed: int | None = None
+    plan: Plan, secrets: Secrets, ring: ShareRing, *, in_processes: bool = False, seed: int | None = None
 ) -> Execution:
     """Run a plan for all roles. `seconds` begin when the roles have met."""
     if not in_processes:

@@ -13,7 +13,7 @@ from modelkeep.core.results import Result, Tensor, measured
 from modelkeep.encrypt.shares.execution import run_plan
 from modelkeep.encrypt.shares.programs import InferencePlan, Secrets
 from modelkeep.encrypt.shares.reading import read_layers
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,7 +86,7 @@ def infer_on_shares(
         ran = run_plan(
             InferencePlan(tuple(layers), tuple(sizes)),
             Secrets(weights, prepared),
-            Ring(fraction=fraction),
+            ShareRing(fraction=fraction),
             in_processes=in_processes,
             seed=test_seed,
         )

@@ -10,7 +10,7 @@ from modelkeep.encrypt.shares.computation import PARTIES, Computation
 from modelkeep.encrypt.shares.dealer import Dealer
 from modelkeep.encrypt.shares.keys import Keys
 from modelkeep.encrypt.shares.parties import Parties
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.traffic import Traffic
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ class Local:
     """Runs programs for all roles here. It protects nothing, as one process sees everything; the words are the same.
 
     >>> import torch
-    >>> here = Local(Ring(), Keys.from_seed(0))
+    >>> here = Local(ShareRing(), Keys.from_seed(0))
     >>> def double_product(c: Computation) -> torch.Tensor | None:
     ...     x, y = c.mask(c.share(0, (1,), torch.tensor([1.5])), c.share(1, (1,), torch.tensor([-4.0])))
     ...     return c.reveal(c.multiply(x, y).times(2), to=1)
@@ -28,7 +28,7 @@ class Local:
     tensor([-12.], dtype=torch.float64)
     """
 
-    def __init__(self, ring: Ring, keys: Keys) -> None:
+    def __init__(self, ring: ShareRing, keys: Keys) -> None:
         places = range(PARTIES)
         self.channel = MemoryChannel()
         self.dealer = Dealer(ring, keys.of_dealer.mask_streams(places))

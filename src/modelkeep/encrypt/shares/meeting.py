@@ -16,7 +16,7 @@ from modelkeep.core.signing import canonical
 from modelkeep.encrypt.shares.computation import PARTIES
 from modelkeep.encrypt.shares.keys import Keys
 from modelkeep.encrypt.shares.programs import Plan
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.stream import KEY_BYTES
 from modelkeep.encrypt.shares.wire_channel import WireChannel, WireToLast, receive_exactly
 from modelkeep.govern.identity import Identity
@@ -40,7 +40,7 @@ class Meeting:
     dealer: str
     public_keys: Mapping[str, str]
     plan: Plan
-    ring: Ring = field(default_factory=Ring)
+    ring: ShareRing = field(default_factory=ShareRing)
     wire: Wire = field(default_factory=Wire)
 
     def __post_init__(self) -> None:

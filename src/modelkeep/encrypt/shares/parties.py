@@ -11,7 +11,7 @@ from torch import Tensor
 from modelkeep.core.errors import InputError, WireError
 from modelkeep.encrypt.shares.channel import Channel
 from modelkeep.encrypt.shares.computation import PARTIES, Computation, Masked, Shared
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.stream import Stream, draw_rows
 
 LAST = PARTIES - 1
@@ -31,7 +31,7 @@ class Parties(Computation):
 
     def __init__(
         self,
-        ring: Ring,
+        ring: ShareRing,
         places: Sequence[int],
         channel: Channel,
         masks: Mapping[int, Stream],

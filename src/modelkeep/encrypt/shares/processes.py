@@ -24,7 +24,7 @@ from torch import Tensor
 from modelkeep.core.errors import GovernError
 from modelkeep.encrypt.shares.meeting import Meeting
 from modelkeep.encrypt.shares.programs import DATA_OWNER, MODEL_OWNER, Plan, Secrets
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 from modelkeep.encrypt.shares.roles import Outcome, run_dealer, run_party
 from modelkeep.encrypt.shares.traffic import Traffic
 from modelkeep.govern.identity import Identity
@@ -45,7 +45,7 @@ class Report:
 
 
 def run_in_processes(
-    plan: Plan, secrets: Secrets, ring: Ring, *, seed: int | None = None
+    plan: Plan, secrets: Secrets, ring: ShareRing, *, seed: int | None = None
 ) -> tuple[dict[str, Outcome], dict[str, int]]:
     """Run a plan in four processes: each role's outcome and its peak memory in bytes, by name."""
     owned = {

@@ -15,13 +15,13 @@ from modelkeep.core.errors import InputError, bad_parameter
 
 
 @dataclass(frozen=True)
-class Ring:
+class ShareRing:
     """Integers modulo 2^`bits` that stand for multiples of 2^-`fraction`.
 
     A product has twice the fraction and must stay below 2^(bits - 2) in magnitude until it is truncated: with 64 bits
     and a fraction of 20 that is a value below 2^22.
 
-    >>> ring = Ring()
+    >>> ring = ShareRing()
     >>> ring.decode(ring.encode(torch.tensor([0.5, -3.25])))
     tensor([ 0.5000, -3.2500], dtype=torch.float64)
     """
@@ -31,10 +31,10 @@ class Ring:
 
     def __post_init__(self) -> None:
         if not 2 <= self.bits <= 64:
-            raise bad_parameter("Ring", "bits", "2 to 64", self.bits)
+            raise bad_parameter("ShareRing", "bits", "2 to 64", self.bits)
         most = (self.bits - 2) // 2
         if not 0 <= self.fraction <= most:
-            raise bad_parameter("Ring", "fraction", f"0 to {most}, with {self.bits} bits", self.fraction)
+            raise bad_parameter("ShareRing", "fraction", f"0 to {most}, with {self.bits} bits", self.fraction)
 
     @property
     def top(self) -> int:

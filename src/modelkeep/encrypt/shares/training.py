@@ -16,7 +16,7 @@ from modelkeep.encrypt.polynomial import Polynomial
 from modelkeep.encrypt.shares.execution import run_plan
 from modelkeep.encrypt.shares.programs import Secrets, TrainingPlan
 from modelkeep.encrypt.shares.reading import read_layers
-from modelkeep.encrypt.shares.ring import Ring
+from modelkeep.encrypt.shares.ring import ShareRing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +85,7 @@ def train_on_shares(
         y = nn.functional.one_hot(labels, len(data.classes)).to(torch.float64)
         plan = TrainingPlan(tuple(layers), batch_size, steps, halvings)
         secrets = Secrets(weights, model.preprocess(model.check_inputs(x)).flatten(1).to(torch.float64), y)
-        ran = run_plan(plan, secrets, Ring(fraction=fraction), in_processes=in_processes, seed=test_seed)
+        ran = run_plan(plan, secrets, ShareRing(fraction=fraction), in_processes=in_processes, seed=test_seed)
         _put_back(model.module, ran.found)
         return SharedTraining(
             steps=steps,
