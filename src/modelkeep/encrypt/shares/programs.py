@@ -64,26 +64,26 @@ class Inference:
     """The passes of an inference at one role."""
 
     def __init__(self, plan: InferencePlan, secrets: Secrets) -> None:
-        self._plan, self._secrets = plan, secrets
+        self.plan, self.secrets = plan, secrets
         self._weights: dict[Computation, tuple[list[Weights], tuple[Masked, ...]]] = {}
 
     def load(self, c: Computation) -> None:
         """Share the weights and mask them, once for all batches."""
-        weights = share_weights(c, self._plan.layers, MODEL_OWNER, self._secrets.weights)
+        weights = share_weights(c, self.plan.layers, MODEL_OWNER, self.secrets.weights)
         self._weights[c] = weights, mask_weights(c, weights)
 
     def ask(self, c: Computation, number: int) -> Tensor | None:
         """The outputs of one batch at the owner of the data."""
-        start, rows = sum(self._plan.batches[:number]), self._plan.batches[number]
-        batch = None if self._secrets.x is None else self._secrets.x[start : start + rows]
+        start, rows = sum(self.plan.batches[:number]), self.plan.batches[number]
+        batch = None if self.secrets.x is None else self.secrets.x[start : start + rows]
         weights, masked = self._weights[c]
-        (x,) = c.mask(c.share(DATA_OWNER, (rows, self._plan.layers[0].inputs), batch))
-        return c.reveal(forward(c, self._plan.layers, weights, masked, x), to=DATA_OWNER)
+        (x,) = c.mask(c.share(DATA_OWNER, (rows, self.plan.layers[0].inputs), batch))
+        return c.reveal(forward(c, self.plan.layers, weights, masked, x), to=DATA_OWNER)
 
     def run(self, run_pass: RunPass) -> list[Tensor | None]:
         """All passes; the outputs of each batch at the owner of the data, None elsewhere."""
         run_pass(self.load)
-        return [run_pass(partial(self.ask, number=number)) for number in range(len(self._plan.batches))]
+        return [run_pass(partial(self.ask, number=number)) for number in range(len(self.plan.batches))]
 
 
 class Training:
