@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from modelkeep.core.data import Data
+from modelkeep.core.errors import EncryptError
 from modelkeep.core.model import Model
 from modelkeep.encrypt.polynomial import Polynomial
 from modelkeep.encrypt.shares.programs import Inference, InferencePlan, Secrets
@@ -22,8 +23,8 @@ from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
 
 Cost = dict[str, Any]
-"""`seconds` and `plain` are lists, of a sample or a step, taken in turns. Where they were measured: `bytes` of a sample or
-a step, `memory` (peak of the largest process), `right` (of how many) and `error`. `missing` says why there is nothing."""
+"""`seconds` and `plain` are lists, of a sample or a step, taken in turns. Where they were measured: `bytes` of a sample
+or a step, `memory` (peak of the largest process), `right` (of how many), `error`. `missing` says why not."""
 
 Work = Callable[[], object]
 INPUTS, HIDDEN, CLASSES = 64, 32, 10
@@ -110,7 +111,10 @@ def tfhe(seed: int, repeats: int, samples: int) -> Cost:
     model = Model(module, input_shape=train.input_shape, classes=train.classes)
     fit(model, train, cross_entropy, Recipe(epochs=10, learning_rate=1e-2), seed=seed)
     network = quantise(model, train, held_out=test, bits=Bits(inputs=1, weights=2, activations=2), seed=seed).network
-    ran = run_encrypted(network, network.encoder(test.x[:2].flatten(1)), seed=seed)
+    try:
+        ran = run_encrypted(network, network.encoder(test.x[:2].flatten(1)), seed=seed)
+    except EncryptError as failed:
+        return {"missing": str(failed)}
     plain = take_turns(_plain(model, test.x[:1]), _plain(model, test.x[:1]), repeats)[1]
     right = int((network.predict(test.x.flatten(1)) == test.y).sum())
     return {

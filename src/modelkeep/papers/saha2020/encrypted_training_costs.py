@@ -86,6 +86,23 @@ def functional_training(seed: int, repeats: int, steps: int) -> Cost:
     return {"seconds": [taken / steps], "plain": plain, "memory": peak_memory()}
 
 
+def ckks_training(seed: int, repeats: int, steps: int) -> Cost:
+    """Logistic regression on the breast-cancer records under CKKS, against the same polynomial in the clear; a step."""
+    from modelkeep.encrypt.ckks.training import train_on_ciphertexts
+
+    train, test = datasets.load("breast-cancer", "train"), datasets.load("breast-cancer", "test")
+    ran = train_on_ciphertexts(train, held_out=test, steps=steps, seed=seed)
+    right = round(ran.accuracy.value * ran.accuracy.n)
+    return {
+        "seconds": list(ran.seconds),
+        "plain": [ran.plain_seconds],
+        "bytes": (ran.data_bytes + ran.refresh_bytes) / steps,
+        "memory": peak_memory(),
+        "right": [right, ran.accuracy.n],
+        "error": max(ran.errors),
+    }
+
+
 def governed_training(seed: int, repeats: int, steps: int) -> Cost:
     """A step of 32 samples on a network that two parties hold, over TLS, with consent and ledgers; per step."""
     from modelkeep.govern import Folder, Identity, Leader, Material, Party, draft, serve, split
