@@ -56,10 +56,12 @@ def rotate(
     as_json: Json = False,
 ) -> None:
     """Make yourself a new key, and ask the others to consent to it. Until all have signed, the old one speaks."""
+    from modelkeep.cli.checks import check_out_file
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.identity import Identity, is_identity
     from modelkeep.govern.key_changes import ask_for_change
 
+    check_out_file(out)
     party = Folder(folder)
     name, place = party.public().name, party.next_identity
     passphrase = None if is_identity(place) else choose(f"the new key of '{name}'", no_passphrase)
@@ -82,10 +84,12 @@ def replace(
     That party makes it with `modelkeep govern init bob --folder bob/next` and hands over `bob/next/bob.party.json`. You
     compare the fingerprint by phone, with a voice that you know: who has this key, speaks for that party.
     """
+    from modelkeep.cli.checks import check_out_file
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.identity import PublicIdentity
     from modelkeep.govern.key_changes import ask_for_change
 
+    check_out_file(out)
     own = Folder(folder)
     change = ask_for_change(own, "replace", party=party, new=PublicIdentity.read(new), reason=reason)
     _hand_on(own, change, out, as_json)
@@ -94,9 +98,11 @@ def replace(
 @app.command(epilog="Example: modelkeep govern keys revoke alice bob --reason 'laptop stolen'")
 def revoke(folder: PartyFolder, party: Other, *, reason: Reason, out: Out = FILE, as_json: Json = False) -> None:
     """Ask that nothing more of another party's key is accepted. All others must sign; then nothing runs."""
+    from modelkeep.cli.checks import check_out_file
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.key_changes import ask_for_change
 
+    check_out_file(out)
     own = Folder(folder)
     _hand_on(own, ask_for_change(own, "revoke", party=party, reason=reason), out, as_json)
 
@@ -109,10 +115,12 @@ def leave(
 
     To stop for a while, say `modelkeep govern withdraw`.
     """
+    from modelkeep.cli.checks import check_out_file
     from modelkeep.core.errors import GovernError
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.key_changes import ask_for_change
 
+    check_out_file(out)
     own = Folder(folder)
     name = own.public().name
     if not yes and not typer.confirm(f"'{name}' leaves for good, and the model runs for none any more. Leave?"):
