@@ -14,3 +14,4 @@ autodoc_typehints = "description"
 # The docstrings are Markdown-flavoured: a single backtick is code, not a title reference.
 default_role = "code"
 nitpicky = False
+myst_heading_anchors = 3  # links to a heading by its words, as GitHub has them

@@ -49,7 +49,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     status: "status bob",
     audit: "audit agreement.json alice.ledger.jsonl bob.ledger.jsonl",
     check: "check alice --of bob",
-    release: "release alice --to bob",
+    release: "release alice --receiver bob",
     export: "export alice --out for-the-auditor",
     assemble: "assemble agreement.json alice.piece.safetensors bob.piece.safetensors --out model.safetensors",
 }

@@ -10,6 +10,7 @@ import typer
 
 from modelkeep.cli.govern.consent import FolderPath
 from modelkeep.cli.govern.identity import Json
+from modelkeep.cli.govern.run import Patience
 
 
 def exchange(
@@ -21,7 +22,7 @@ def exchange(
     at: Annotated[
         str | None, typer.Option(help="Where to listen, as HOST:PORT; as the agreement says by default.")
     ] = None,
-    patience: Annotated[float, typer.Option(min=0, help="Seconds until it gives up.")] = 3600.0,
+    patience: Patience = 3600.0,
     as_json: Json = False,
 ) -> None:
     """Propose the agreement in the folder to the other parties, or wait for one, until all have all signatures.

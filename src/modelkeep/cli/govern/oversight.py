@@ -11,22 +11,20 @@ import typer
 
 from modelkeep.cli.govern.consent import FolderPath
 from modelkeep.cli.govern.identity import Json
-from modelkeep.cli.govern.run import _party
+from modelkeep.cli.govern.run import Patience, make_teller, open_party
 from modelkeep.cli.model_options import Device
 
 if TYPE_CHECKING:
     from modelkeep.core.results import Result
     from modelkeep.govern.session.leader import Leader
 
-_Patience = Annotated[float, typer.Option(min=0, help="Seconds to wait for the persons who have to approve.")]
-
 
 def release(
     folder: FolderPath = Path(),
     *,
-    to: Annotated[str | None, typer.Option(help="The party that gets all pieces; this one by default.")] = None,
+    receiver: Annotated[str | None, typer.Option(help="The party that gets all pieces; this one by default.")] = None,
     device: Device = "cpu",
-    patience: _Patience = 600.0,
+    patience: Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Ask all parties to let their pieces out, as they are now. Nothing leaves a machine by this alone.
@@ -37,7 +35,7 @@ def release(
     from modelkeep.govern.session.oversight import release as ask
 
     with _lead(folder, device, patience) as leader:
-        found = ask(leader, to=to)
+        found = ask(leader, to=receiver)
     _show(found, as_json)
 
 
@@ -46,7 +44,7 @@ def check(
     *,
     of: Annotated[str, typer.Option(help="The party whose work is checked.")],
     device: Device = "cpu",
-    patience: _Patience = 600.0,
+    patience: Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Compute a pass of another party again, and see whether its piece gave what it sent. Exits with 1 if not.
@@ -67,15 +65,8 @@ def check(
 def _lead(folder: Path, device: str, patience: float) -> Iterator[Leader]:
     from modelkeep.govern.session.leader import Leader
 
-    said = set[str]()
-
-    def tell(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            typer.secho(f"waiting: {text}", fg="yellow", err=True)
-
-    with _party(folder, device) as party:
-        yield Leader(party, patience=patience, tell=tell)
+    with open_party(folder, device) as party:
+        yield Leader(party, patience=patience, tell=make_teller())
 
 
 def _show(found: Result, as_json: bool) -> None:

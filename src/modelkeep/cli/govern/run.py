@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from modelkeep.govern.session.requests import Outcome, Request
     from modelkeep.zoo.datasets.dataset import Part
 
-_Patience = Annotated[
+Patience = Annotated[
     float,
     typer.Option(min=0, help="Seconds to wait for a party that is away, a person who must approve, or a turn to lead."),
 ]
@@ -61,7 +61,7 @@ def serve(
     _wait_for_signatures(Folder(folder))
     with (
         _stopped_by_signals() as stop,
-        _party(folder, device) as party,
+        open_party(folder, device) as party,
         ControlSocket(Folder(folder).control) as control,
     ):
         for source in data or []:
@@ -85,7 +85,7 @@ def train(
     ] = None,
     label: Label = "label",
     device: Device = "cpu",
-    patience: _Patience = 600.0,
+    patience: Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Train as agreed, as the party that has the data; goes on where it was. Ctrl-C ends it after a pass.
@@ -105,7 +105,7 @@ def evaluate(
     labels_at: Annotated[str | None, typer.Option(help="The party that has the labels; this one by default.")] = None,
     label: Label = "label",
     device: Device = "cpu",
-    patience: _Patience = 600.0,
+    patience: Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Measure the accuracy, of a built-in set on its test part.
@@ -125,7 +125,7 @@ def infer(
     out: Annotated[Path, typer.Option(help="The file for logits, answers and classes.")] = Path("answers.npz"),
     label: Label = "label",
     device: Device = "cpu",
-    patience: _Patience = 600.0,
+    patience: Patience = 600.0,
     as_json: Json = False,
 ) -> None:
     """Ask the model about your inputs; the answers come to you alone.
@@ -163,14 +163,14 @@ def _perform(folder: Path, request: Request, device: str) -> Outcome:
     from modelkeep.govern.session.leader import Leader
     from modelkeep.govern.session.requests import perform
 
-    tell, until = _teller(), time.monotonic() + request.patience
+    tell, until = make_teller(), time.monotonic() + request.patience
     with progress.show():
         while True:
             outcome = hand_over(Folder(folder).control, request, tell)
             if outcome is not None:
                 return outcome
             try:
-                with _party(folder, device) as party:
+                with open_party(folder, device) as party:
                     return perform(Leader(party, patience=request.patience, tell=tell), request)
             except FolderInUse as error:  # by a command that leads; or by one that will serve in a moment
                 if time.monotonic() > until:
@@ -210,7 +210,7 @@ def _wait_for_signatures(folder: Folder) -> None:
         Exchange(folder, folder.identity(), know_parties(folder, []), typer.echo).run(None, float("inf"))
 
 
-def _party(folder: Path, device: str) -> Party:
+def open_party(folder: Path, device: str) -> Party:
     """The party of the folder, ready to listen and to speak."""
     from modelkeep.govern.folder import Folder
     from modelkeep.govern.session.memory import keep_freed_memory
@@ -227,7 +227,7 @@ def _parts(source: str) -> tuple[Part, ...]:
     return ("train",) if Path(source).expanduser().exists() else ("train", "test")
 
 
-def _teller() -> Callable[[str], None]:
+def make_teller() -> Callable[[str], None]:
     """Says what a command waits for, each thing once."""
     said = set[str]()
 
