@@ -108,11 +108,12 @@ class Folder:
 
     def _finish_key_change(self) -> None:
         """Let the next key take the place of the old one, once the ledger says that it speaks; also after a crash."""
-        from modelkeep.govern.ledger.reader import read_ledger
-
         following = self.next_identity
         if not (following / PUBLIC).is_file() or not self.ledger.exists():
             return
+        # Here, because it imports torch, for which a person who withdraws consent must not wait.
+        from modelkeep.govern.ledger.reader import read_ledger
+
         if read_public(following).public_key != read_ledger(self.ledger).public_key:
             return
         for file in (KEY, PUBLIC):  # in this order: while the second is there, this is done again

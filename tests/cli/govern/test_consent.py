@@ -21,6 +21,7 @@ from modelkeep.govern.consent import Policy
 from modelkeep.govern.identity import Identity
 from processes import PATIENCE
 
+PURPOSES = ("train", "evaluate", "infer", "release", "check")
 app = typer.Typer()
 for verb in (approve, withdraw, restore, pending):
     app.command()(verb)
@@ -48,19 +49,15 @@ def bob(tmp_path: Path) -> Iterator[Party]:
 def test_a_withdrawal_counts_at_once_and_until_it_is_restored(bob: Party, monkeypatch: pytest.MonkeyPatch) -> None:
     decision = bob.by(Policy())
     decision.require_not_withdrawn(a_pass())
-    assert command("withdraw", bob.folder, "--reason", "the contract has ended") == (
-        "train: withdrawn (the contract has ended)\n"
-        "evaluate: withdrawn (the contract has ended)\n"
-        "infer: withdrawn (the contract has ended)\n"
-    )
+    told_each = "".join(f"{purpose}: withdrawn (the contract has ended)\n" for purpose in PURPOSES)
+    assert command("withdraw", bob.folder, "--reason", "the contract has ended") == told_each
     with pytest.raises(ConsentRefused, match="the contract has ended"):
         decision.require_not_withdrawn(a_pass())
     monkeypatch.chdir(bob.folder)  # the folder by default
-    assert told("restore", "--purpose", "train") == {
-        "withdrawn": {"evaluate": "the contract has ended", "infer": "the contract has ended"}
-    }
+    others = {purpose: "the contract has ended" for purpose in PURPOSES if purpose != "train"}
+    assert told("restore", "--purpose", "train") == {"withdrawn": others}
     decision.require_not_withdrawn(a_pass())
-    assert command("restore") == "train: by the policies\nevaluate: by the policies\ninfer: by the policies\n"
+    assert command("restore") == "".join(f"{purpose}: by the policies\n" for purpose in PURPOSES)
     assert told("withdraw", "--purpose", "infer") == {"withdrawn": {"infer": ""}}
     assert "infer: withdrawn\n" in command("withdraw", "--purpose", "infer")
 
