@@ -3,6 +3,9 @@
 Floor: the same quadratic network in the clear. Peer: TenSEAL's encrypted vectors with `mm`, as its tutorials chain it.
 64-32-10 on the digits, in both packings, on the whole test set; a CNN of two quadratics on MNIST. Server times are of
 the computation alone; encryption, decryption and bytes are figures of their own. Errors are against float64.
+
+`sharing_over_plain` is the same kind of network on three shares in one process, with the dealer's work, one sample as
+`ckks_single_ms` has it; `sharing_batch_over_plain` is a batch of 450, where plain inference gains more than shares do.
 """
 
 from __future__ import annotations
@@ -27,11 +30,13 @@ from modelkeep.encrypt.ckks.network import read_network
 from modelkeep.encrypt.ckks.plan import Prepared, plan_inference
 from modelkeep.encrypt.ckks.scheme import Floats, Scheme, to_bytes
 from modelkeep.encrypt.polynomial import Polynomial
+from modelkeep.papers.saha2020.encrypted_costs import shares_in_processes, shares_inference
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
 
 Figures = dict[str, float | int | str]
 CNN_SINGLE = 20  # test pictures that are asked one by one
+SHARED_REPEATS, SHARED_PASSES, SHARED_BATCH = 60, 20, 450  # as in Saha2020's table 3.1 anew
 CNN_TRAINING = 20_000  # pictures of MNIST that the CNN learns, in three epochs
 
 
@@ -198,12 +203,27 @@ def measure_cnn(seed: int) -> Figures:
     return figures
 
 
+def measure_sharing(seed: int, repeats: int) -> Figures:
+    figures: Figures = {}
+    for name, samples in (("sharing", 1), ("sharing_batch", SHARED_BATCH)):
+        cost = shares_inference(seed, repeats, samples)
+        ours, plain = median(cost["seconds"]), median(cost["plain"])
+        figures[f"{name}_over_plain"] = ours / plain
+        figures[f"{name}_ms_per_sample"] = 1e3 * ours
+        figures[f"{name}_bytes_per_sample"] = cost["bytes"]
+        figures[f"{name}_error"] = cost["error"]
+    apart = shares_in_processes(seed, SHARED_PASSES, SHARED_BATCH)
+    figures["sharing_in_processes_over_plain"] = median(apart["seconds"]) / median(apart["plain"])
+    return figures
+
+
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    figures = measure_digits(options.seed, options.repeats) | measure_cnn(options.seed)
+    figures = measure_digits(options.seed, options.repeats) | measure_sharing(options.seed, SHARED_REPEATS)
+    figures |= measure_cnn(options.seed)
     report(dict(sorted(figures.items())), options.json)
 
 
