@@ -1,4 +1,4 @@
-"""A real server in its own process is asked, and its memory is searched for the client's secret key."""
+"""A real server in its own process answers who may ask, and its memory is searched for the client's secret key."""
 
 from __future__ import annotations
 
@@ -20,9 +20,23 @@ from digits import held_out_digits
 from encrypt.square_digits import square_digits
 from modelkeep.cli.convert import describe_model
 from modelkeep.core.conversion import write_pt2
+from modelkeep.core.errors import EncryptError
 from modelkeep.core.model_file import Description
 from modelkeep.encrypt.ckks.client import Client
+from modelkeep.guard.gateway.principals import add_key
+from modelkeep.guard.store import Principal, open_store
 from ports import free_port
+
+POLICY = """
+[attributes]
+role = ["clinician", "visitor"]
+[principals.anna]
+role = ["clinician"]
+[principals.ben]
+role = ["visitor"]
+[rules]
+ask = "role == clinician"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +44,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
     folder = tmp_path_factory.mktemp("served")
     path = write_pt2(square_digits(), folder / "digits.pt2")
     describe_model(square_digits(), Description()).write(path.with_suffix(".toml"))
+    (folder / "access.toml").write_text(POLICY)
+    store = open_store(url := f"sqlite:///{folder / 'guard.sqlite3'}")
+    keys = {name: add_key(store, Principal(name, None, None)) for name in ("anna", "ben")}
+    store.close()
     command = [sys.executable, "-c", "from modelkeep.cli import main; main()", "encrypt", "serve", str(path)]
+    options = ["--data", "digits", "--port", str(free_port()), "--json"]
+    options += ["--access", str(folder / "access.toml"), "--store", url]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            [*command, "--data", "digits", "--port", str(free_port()), "--json"],
+            [*command, *options],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -41,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
         assert process.stdout is not None
         told = process.stdout.readline()
         assert told, (folder / "log").read_text()
-        yield json.loads(told), process
+        yield {**json.loads(told), "keys": keys}, process
         process.terminate()
         process.communicate()
 
@@ -65,7 +85,7 @@ def test_the_secret_key_is_in_the_client_and_nowhere_else(
 ) -> None:
     told, process = server
     listener = Listener()
-    with Client(told["url"], model=told["model"], transport=listener) as client:
+    with Client(told["url"], model=told["model"], key=told["keys"]["anna"], transport=listener) as client:
         x = held_out_digits().x[:1]
         assert client.ask(x).labels.tolist() == square_digits().predict(x).tolist()
         evaluated, plain = secret_patterns(client.keys)
@@ -77,10 +97,34 @@ def test_the_secret_key_is_in_the_client_and_nowhere_else(
         assert not any(pattern in message for message in listener.passed for pattern in evaluated + plain)
 
 
-def test_the_command_asks_and_says_what_is_wrong(
-    server: tuple[dict[str, Any], subprocess.Popen[str]], tmp_path: Path, modelkeep: Run
+@pytest.mark.parametrize(
+    ("who", "says"),
+    [
+        (None, "wants a key.* MODELKEEP_KEY"),
+        ("ben", "This key may not do that here"),
+        ("carl", "unknown or was revoked"),
+    ],
+)
+def test_who_may_not_ask_is_told_so(
+    server: tuple[dict[str, Any], subprocess.Popen[str]], who: str | None, says: str
 ) -> None:
     told, _ = server
+    key = None if who is None else told["keys"].get(who, "mk_" + "0" * 43)
+    with pytest.raises(EncryptError, match=says):
+        Client(told["url"], key=key)
+    header = {} if key is None else {"Authorization": f"Bearer {key}"}
+    for method, path in (("POST", "/sessions"), ("POST", "/sessions/0"), ("GET", "/plan"), ("GET", "/sessions/0")):
+        assert httpx.request(method, told["url"] + path, headers=header).status_code in (401, 403)
+
+
+def test_the_command_asks_and_says_what_is_wrong(
+    server: tuple[dict[str, Any], subprocess.Popen[str]],
+    tmp_path: Path,
+    modelkeep: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, _ = server
+    monkeypatch.setenv("MODELKEEP_KEY", told["keys"]["anna"])
     x = held_out_digits().x[0].numpy()
     np.save(tmp_path / "x.npy", x)
     ran = modelkeep(

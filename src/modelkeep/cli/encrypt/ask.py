@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+KEY = "MODELKEEP_KEY"
 
 
 def ask(
@@ -19,6 +22,8 @@ def ask(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Encrypt inputs, have a server compute on them, and decrypt the answers. Keys are made anew and never stored.
+
+    Where the server has access control, the key that its owner gave you is in MODELKEEP_KEY.
 
     Do not hand the decrypted logits to the server: their last digits give the secret key away. What may be shared is
     said in the guide on encrypted data.
@@ -38,7 +43,7 @@ def ask(
         x = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{inputs} is not a .npy file with numbers. Write one with numpy.save.") from error
-    with progress.show(), Client(url, model=fingerprint) as client:
+    with progress.show(), Client(url, model=fingerprint, key=os.environ.get(KEY)) as client:
         single = tuple(x.shape) == client.plan.input_shape
         answers = client.ask(x[None] if single else x)
     if out is not None:

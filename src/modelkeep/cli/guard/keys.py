@@ -28,7 +28,7 @@ Name = Annotated[str, typer.Argument(help="Whose key.")]
 _ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="The gateway's settings; ./guard.toml if it is there.")
 ]
-_StoreUrl = Annotated[
+StoreUrl = Annotated[
     str | None, typer.Option("--store", help="The store itself; ./modelkeep-guard.sqlite3 without settings.")
 ]
 Queries = Annotated[int | None, typer.Option(min=0, help="How many queries in all; no limit by default.")]
@@ -44,7 +44,7 @@ def add(
     queries: Queries = None,
     rate: _Rate = None,
     config: _ConfigFile = None,
-    store: _StoreUrl = None,
+    store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
     """Give a new principal a key. It is printed once, and only its hash is kept."""
@@ -54,7 +54,7 @@ def add(
 
     if name in _RESERVED:
         raise GuardError(f"'{name}' is a name of the gateway's own. Choose another one.")
-    with _open_store(config, store) as opened:
+    with open_store(config, store) as opened:
         known = _principals(opened).get(name)
         if known is not None and not known.revoked:
             raise GuardError(f"'{name}' has a key already. For another one: modelkeep guard keys rotate {name}")
@@ -74,13 +74,13 @@ def rotate(
     queries: Queries = None,
     rate: _Rate = None,
     config: _ConfigFile = None,
-    store: _StoreUrl = None,
+    store: StoreUrl = None,
     as_json: Json = False,
 ) -> None:
     """Give a principal a new key, and new limits if you name any. The old keys work until they are revoked."""
     from modelkeep.guard.gateway.principals import add_key, hash_key
 
-    with _open_store(config, store) as opened:
+    with open_store(config, store) as opened:
         known = _find(opened, name)
         limits = replace(
             known,
@@ -102,13 +102,13 @@ def revoke(
         bool, typer.Option("--keep", help="All but one key, which is asked for (or read from stdin).")
     ] = False,
     config: _ConfigFile = None,
-    store: _StoreUrl = None,
+    store: StoreUrl = None,
 ) -> None:
     """Revoke a principal's keys. What was spent of the budget stays spent."""
     from modelkeep.core.errors import GuardError
     from modelkeep.guard.gateway.principals import hash_key
 
-    with _open_store(config, store) as opened:
+    with open_store(config, store) as opened:
         _find(opened, name)
         kept_key = None
         if keep:
@@ -124,9 +124,9 @@ def revoke(
 
 
 @app.command("list", epilog="Example: modelkeep guard keys list --json")
-def list_keys(*, config: _ConfigFile = None, store: _StoreUrl = None, as_json: Json = False) -> None:
+def list_keys(*, config: _ConfigFile = None, store: StoreUrl = None, as_json: Json = False) -> None:
     """Who may ask, and how much they have asked. Keys are not known here, only their hashes."""
-    with _open_store(config, store) as opened:
+    with open_store(config, store) as opened:
         spent = opened.spent()
         principals = [
             {
@@ -158,7 +158,7 @@ def list_keys(*, config: _ConfigFile = None, store: _StoreUrl = None, as_json: J
 
 
 @contextmanager
-def _open_store(config: Path | None, url: str | None) -> Iterator[Store]:
+def open_store(config: Path | None, url: str | None) -> Iterator[Store]:
     """The store of `--store`, of `--config`, of ./guard.toml, or the embedded one."""
     from modelkeep.guard.gateway.config import open_configured_store, parse_config, read_config
 

@@ -58,7 +58,8 @@ class AccessControl:
 class GuardedApplication:
     """An ASGI application in front of another. A request whose method and path are not in `actions` is denied.
 
-    `actions` maps "POST /ask" to the action whose rule decides. Nothing of a denied request reaches the application.
+    `actions` maps "POST /ask" to the action whose rule decides, and "POST /ask/*" also what has one name more. Nothing
+    of a denied request reaches the application.
     """
 
     def __init__(self, application: Application, control: AccessControl, actions: Mapping[str, str]) -> None:
@@ -73,12 +74,16 @@ class GuardedApplication:
             await send({"type": "websocket.close", "code": 1008})
             return
         try:
-            action = self._actions.get(f"{scope['method']} {scope['path']}")
-            await self._control.admit(_authorization(scope), action if action is not None else "")
+            await self._control.admit(_authorization(scope), self._action(scope["method"], scope["path"]))
         except Refusal as refusal:
             await _refuse(send, refusal)
             return
         await self._application(scope, receive, send)
+
+    def _action(self, method: str, path: str) -> str:
+        """What a request does; nothing that any rule could permit, where it is not listed."""
+        above = path.rpartition("/")[0]
+        return self._actions.get(f"{method} {path}") or self._actions.get(f"{method} {above}/*", "")
 
 
 def _authorization(scope: Scope) -> str | None:

@@ -74,11 +74,20 @@ class Client:
     Args:
         url: where the server listens, `http://127.0.0.1:8443`.
         model: the fingerprint that the model must have; without it, any model of the server is asked.
+        key: what a server with access control knows the client by; it is no key of the encryption.
         transport: how httpx reaches the server; for tests.
     """
 
-    def __init__(self, url: str, *, model: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
-        self._http = httpx.Client(base_url=url, timeout=PATIENCE, transport=transport)
+    def __init__(
+        self,
+        url: str,
+        *,
+        model: str | None = None,
+        key: str | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url, timeout=PATIENCE, transport=transport, headers=headers)
         try:
             self.plan = self._fetch_plan(url)
             if model is not None and self.plan.model != model:
@@ -174,6 +183,9 @@ class Client:
             response = self._http.get("/plan")
         except httpx.HTTPError as error:
             raise EncryptError(f"The server at {url} cannot be reached: {error}.") from error
+        if response.status_code in (401, 403, 429):
+            remedy = " Set MODELKEEP_KEY, or give Client a key." if response.status_code == 401 else ""
+            raise EncryptError(f"The server at {url} does not answer this client: {_read_refusal(response)}{remedy}")
         if response.status_code != 200 or len(response.content) > LARGEST_PLAN:
             raise EncryptError(f"{url} does not serve a plan (status {response.status_code}). Is it modelkeep encrypt?")
         try:
@@ -219,10 +231,19 @@ class Client:
         if response.status_code == 410:
             raise _Gone(response.text)
         if response.status_code != 200:
-            raise EncryptError(f"The server refused: {response.text[:500]}")
+            raise EncryptError(f"The server refused: {_read_refusal(response)}")
         self._sent += len(content)
         self._received += len(response.content)
         return response.content
+
+
+def _read_refusal(response: httpx.Response) -> str:
+    """The server's sentence; access control says it in JSON."""
+    try:
+        told = response.json()["error"]
+    except (ValueError, KeyError, TypeError):
+        told = response.text
+    return str(told)[:500]
 
 
 class _Gone(EncryptError):

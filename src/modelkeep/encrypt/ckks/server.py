@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from modelkeep.core.errors import EncryptError, MissingExtra
+from modelkeep.encrypt.access.control import AccessControl, GuardedApplication
 from modelkeep.encrypt.ckks.service import Replayed, Service, UnknownSession
 from modelkeep.encrypt.ckks.worker import WorkerDied
 
@@ -18,6 +19,7 @@ except ImportError as missing:
     raise MissingExtra("encrypt", "fastapi", "Serving a model for encrypted inputs") from missing
 
 BINARY = "application/octet-stream"
+ACTIONS = {"GET /plan": "ask", "POST /sessions": "ask", "POST /sessions/*": "ask"}
 WAITING = 32  # requests that may be read or wait for the worker; more are told to come again
 STATUS: tuple[tuple[type[EncryptError], int], ...] = ((UnknownSession, 410), (Replayed, 409), (WorkerDied, 502))
 
@@ -75,8 +77,18 @@ async def _read_body(request: Request, most: int) -> bytes:
     return bytes(body)
 
 
-def serve(service: Service, *, host: str = "127.0.0.1", port: int = 8443, ready: Callable[[], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; `ready` is called once the port is open."""
+def serve(
+    service: Service,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8443,
+    ready: Callable[[], None],
+    control: AccessControl | None = None,
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; `ready` is called once the port is open.
+
+    With a `control`, only those are answered whose key may `ask` by its policy; each request counts as one query.
+    """
 
     class _Server(uvicorn.Server):
         async def startup(self, sockets: list[Any] | None = None) -> None:
@@ -84,7 +96,14 @@ def serve(service: Service, *, host: str = "127.0.0.1", port: int = 8443, ready:
             if self.started:
                 ready()
 
-    config = uvicorn.Config(make_app(service), host=host, port=port, log_level="warning", access_log=False)
+        async def shutdown(self, sockets: list[Any] | None = None) -> None:
+            await super().shutdown(sockets)
+            if control is not None:
+                await control.principals.close()
+
+    app = make_app(service)
+    served = app if control is None else GuardedApplication(app, control, ACTIONS)
+    config = uvicorn.Config(served, host=host, port=port, log_level="warning", access_log=False)
     try:
         _Server(config).run()
     finally:
