@@ -56,12 +56,14 @@ class Interpreter:
     """One Python process for all blocks of a page: each runs once, and sees what those before it have defined."""
 
     PROGRAM = """if True:
-        import json, os, sys, __main__
-        answers = os.fdopen(os.dup(1), "w")
-        os.dup2(2, 1)  # what a block prints is shown where it fails
-        for asked in sys.stdin:
-            exec(compile(json.loads(asked), "page.py", "exec"), __main__.__dict__)
-            print("done", file=answers, flush=True)
+        def run_blocks():  # in a function: a block may use any name
+            import json, os, sys, __main__
+            answers = os.fdopen(os.dup(1), "w")
+            os.dup2(2, 1)  # what a block prints is shown where it fails
+            for asked in sys.stdin:
+                exec(compile(json.loads(asked), "page.py", "exec"), __main__.__dict__)
+                print("done", file=answers, flush=True)
+        run_blocks()
     """
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:

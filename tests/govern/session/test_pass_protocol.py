@@ -77,7 +77,7 @@ class Own(Seat):
             pieces=SimpleNamespace(step=0, total=2), keep_when_due=lambda: self.steps.append("keep")
         )
         self.record = SimpleNamespace(require_prepared=lambda receipt: None)
-        self.events = SimpleNamespace(note_refusal=lambda text: self.steps.append(text))
+        self.events = SimpleNamespace(note_refusal=lambda text, of=None: self.steps.append(text))
         arrivals = [(SimpleNamespace(peer="bob"), self.message)]
         self.links = SimpleNamespace(receive=lambda timeout: arrivals.pop(0) if arrivals else None)
 
@@ -124,7 +124,7 @@ def test_nothing_begins_without_every_consent() -> None:
     refusing = Seat("bob", steps, [ConsentRefused("No.")])
     with pytest.raises(ConsentRefused, match="No"):
         leader_of(Own("alice", steps), refusing, []).run("evaluate", make)
-    assert steps == ["ask bob for 0", "ask alice for 0"]
+    assert steps == ["ask bob for 0", "ask alice for 0", "'bob' refuses: No."]
 
 
 def test_nothing_is_cleared_without_every_intent() -> None:
