@@ -58,7 +58,7 @@ class AccessControl:
 class GuardedApplication:
     """An ASGI application in front of another. A request whose method and path are not in `actions` is denied.
 
-    `actions` maps "POST /ask" to the action whose rule decides, and "POST /ask/*" also what has one name more. Nothing
+    `actions` maps `POST /ask` to the action whose rule decides, and `POST /ask/*` also what has one name more. Nothing
     of a denied request reaches the application.
     """
 
