@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import shutil
 import sys
@@ -17,6 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # as each party has it: two threads add in another order
 
 import torch
 
