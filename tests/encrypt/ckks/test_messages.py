@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkeep.core.errors import EncryptError
-from modelkeep.encrypt.ckks.messages import MAGIC, Message, pack, unpack
+from modelkeep.encrypt.ckks.messages import MAGIC, MOST_PARTS, Message, pack, unpack
 
 KEY = bytes(range(32))
 
@@ -36,6 +36,13 @@ def test_one_changed_byte_shows(at: int, change: int) -> None:
     content[at % len(content)] ^= change
     with pytest.raises(EncryptError, match="changed on the way"):
         unpack(bytes(content), KEY)
+
+
+def test_a_header_that_names_countless_parts_is_refused() -> None:
+    """Anyone may send one, and half a million empty parts took minutes to read."""
+    assert len(unpack(pack({}, [b""] * MOST_PARTS)).parts) == MOST_PARTS
+    with pytest.raises(EncryptError, match=r"at most 4,096 parts. This one has 300,000"):
+        unpack(pack({}, [b""] * 300_000))
 
 
 @pytest.mark.parametrize("cut", [1, 40])

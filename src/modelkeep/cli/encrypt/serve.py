@@ -24,7 +24,10 @@ def serve(
     tolerance: Tolerance = 1e-4,
     host: Annotated[str, typer.Option(help="Where to listen; this machine only by default.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="For HTTP.")] = 8443,
-    sessions: Annotated[int, typer.Option(min=1, help="How many clients' keys are kept; the quietest go first.")] = 16,
+    sessions: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many clients' keys are kept; the quietest go first. At most 16 in 4 GB."),
+    ] = None,
     access: Annotated[
         Path | None, typer.Option(help="An access policy (.toml): only keys that may 'ask' by its rules are answered.")
     ] = None,

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any
 
 from modelkeep.core.errors import EncryptError
@@ -15,6 +16,7 @@ from modelkeep.core.errors import EncryptError
 MAGIC = b"MKE1"
 _LENGTH = struct.Struct("!I")
 LARGEST_HEADER = 1 << 20
+MOST_PARTS = 4096  # as many values as a layer may have; a header could name half a million parts of no bytes
 CODE_BYTES = 32
 
 
@@ -54,10 +56,12 @@ def unpack(content: bytes, key: bytes | None = None) -> Message:
         sizes = [int(size) for size in header.pop("parts")]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise EncryptError("The header of the message is not the JSON that it must be.") from error
+    if len(sizes) > MOST_PARTS:
+        raise EncryptError(f"A message has at most {MOST_PARTS:,} parts. This one has {len(sizes):,}.")
     rest = content[start + length :]
     if min(sizes, default=0) < 0 or sum(sizes) != len(rest):
         raise EncryptError(f"The message has {len(rest)} bytes in its parts where its header says {sum(sizes)}.")
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+    ends = accumulate(sizes)
     return Message(header, tuple(rest[end - size : end] for size, end in zip(sizes, ends, strict=True)))
 
 

@@ -21,6 +21,7 @@ except ImportError as missing:
 BINARY = "application/octet-stream"
 ACTIONS = {"GET /plan": "ask", "POST /sessions": "ask", "POST /sessions/*": "ask"}
 WAITING = 32  # requests that may be read or wait for the worker; more are told to come again
+OPENING = 2  # the same for keys, which may have hundreds of megabytes each, and which anyone may send
 STATUS: tuple[tuple[type[EncryptError], int], ...] = ((UnknownSession, 410), (Replayed, 409), (WorkerDied, 502))
 
 
@@ -31,9 +32,11 @@ class TooLarge(EncryptError):
 def make_app(service: Service) -> FastAPI:
     """The routes: `GET /plan`, `POST /sessions`, `POST /sessions/NAME`."""
     app = FastAPI(title="modelkeep encrypt", docs_url=None, redoc_url=None, openapi_url=None)
-    places = asyncio.Semaphore(WAITING)
+    asking, opening = asyncio.Semaphore(WAITING), asyncio.Semaphore(OPENING)
 
-    async def handle(request: Request, most: int, answer: Callable[[bytes], bytes]) -> Response:
+    async def handle(
+        request: Request, places: asyncio.Semaphore, most: int, answer: Callable[[bytes], bytes]
+    ) -> Response:
         if places.locked():
             return Response("The server is busy. Ask again in a moment.", 503, {"Retry-After": "1"})
         async with places:
@@ -51,11 +54,11 @@ def make_app(service: Service) -> FastAPI:
 
     @app.post("/sessions")
     async def open_session(request: Request) -> Response:
-        return await handle(request, service.most_key_bytes, service.open)
+        return await handle(request, opening, service.most_key_bytes, service.open)
 
     @app.post("/sessions/{name}")
     async def answer(request: Request, name: str) -> Response:
-        return await handle(request, service.most_input_bytes, lambda body: service.answer(name, body))
+        return await handle(request, asking, service.most_input_bytes, lambda body: service.answer(name, body))
 
     return app
 

@@ -22,6 +22,9 @@ from modelkeep.encrypt.ckks.worker import Worker, WorkerDied, make_setup
 
 SPARE = 1.25  # compressed sizes differ a little from those that were measured
 HEADER = 64 * 1024
+MOST_SESSIONS = 16
+KEY_MEMORY = 4 << 30  # bytes of all sessions' keys together, unless the operator says how many sessions there may be
+EXPANDED = 2  # a key in memory has no seed in place of its random half
 
 
 class UnknownSession(EncryptError):
@@ -41,10 +44,13 @@ class _Session:
 class Service:
     """Answers messages of clients with messages. `log` gets a line for each, with all that was seen of it."""
 
-    def __init__(self, prepared: Prepared, *, sessions: int = 16, log: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, prepared: Prepared, *, sessions: int | None = None, log: Callable[[str], None] = lambda _: None
+    ) -> None:
         layout, self.plan = prepared.layout, prepared.plan
         self.worker = Worker(make_setup(layout.parameters, layout.maps, layout.first, layout.steps))
-        self._most = sessions
+        fitting = int(KEY_MEMORY // (EXPANDED * self.plan.predicted.key_bytes))
+        self._most = sessions or min(MOST_SESSIONS, max(1, fitting))
         self._log = log
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._lock = threading.Lock()
