@@ -67,7 +67,9 @@ def test_it_can_be_saved_and_cut(model: Model, tmp_path: Path) -> None:
 
 
 def test_unknown_names_are_refused() -> None:
-    with pytest.raises(ModelError, match="There is: efficientnet-lite0, minilm-reviews, resnet50"):
+    with pytest.raises(
+        ModelError, match="There is: clinic, digits-certified, digits-cnn, efficientnet-lite0, minilm-reviews, resnet50"
+    ):
         pretrained.load("resnet-9000")
 
 

@@ -26,7 +26,7 @@ ModelSource = Annotated[
     str,
     typer.Argument(
         help="A .safetensors, .pt2 or .onnx file, a folder of Hugging Face, package.module:factory, "
-        "efficientnet-lite0, resnet50 or minilm-reviews."
+        "digits-cnn, efficientnet-lite0, resnet50 or minilm-reviews."
     ),
 ]
 DataSource = Annotated[

@@ -1,4 +1,4 @@
-"""Models that come with real weights, by name: they are downloaded once, and checked."""
+"""Models with trained weights, by name: small ones are in the package, large ones are downloaded once, and checked."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.tokenizer import Tokenizer
 from modelkeep.zoo import architectures
 from modelkeep.zoo.datasets import weight_files
+from modelkeep.zoo.embedded import clinic, digits_certified, digits_cnn
 from modelkeep.zoo.keras_layout import read_weights
 from modelkeep.zoo.minilm import REVIEWS_LENGTH, minilm_reviews, minilm_tokenizer
 
@@ -107,6 +108,9 @@ def _name_in_resnet50(keras: str) -> str:
 
 
 _MODELS: dict[str, Callable[..., Model]] = {
+    "clinic": clinic,
+    "digits-certified": digits_certified,
+    "digits-cnn": digits_cnn,
     "efficientnet-lite0": efficientnet_lite0,
     "minilm-reviews": minilm_reviews,
     "resnet50": resnet50,
@@ -117,7 +121,7 @@ def names() -> tuple[str, ...]:
     """The names of all pretrained models.
 
     >>> names()
-    ('efficientnet-lite0', 'minilm-reviews', 'resnet50')
+    ('clinic', 'digits-certified', 'digits-cnn', 'efficientnet-lite0', 'minilm-reviews', 'resnet50')
     """
     return tuple(_MODELS)
 
