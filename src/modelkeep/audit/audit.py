@@ -1,27 +1,54 @@
-"""Audit: all checks on one model and one data set, as one result."""
+"""Audit: all checks that fit on one model and one data set, as one result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import UTC, datetime
+from operator import not_
+from time import monotonic
+from typing import Annotated, Any, ClassVar, cast
 
-from modelkeep.audit.cost import measure_pace, run_within
+from pydantic import Field
+
+from modelkeep.audit.cost import measure_pace
 from modelkeep.audit.findings import RANK, Finding, Section
+from modelkeep.audit.journal import Journal
+from modelkeep.audit.plan import Check, Plan, Step, make_plan, not_run
+from modelkeep.audit.sources import Sources
 from modelkeep.audit.texts import for_texts
 from modelkeep.core import progress
-from modelkeep.core.access import needs_more
 from modelkeep.core.adapter import owner_of
 from modelkeep.core.data import Data
-from modelkeep.core.errors import bad_parameter
+from modelkeep.core.errors import OutOfTime, bad_parameter
 from modelkeep.core.method import check_settings, options_of, recorded, setting
 from modelkeep.core.model import Model
 from modelkeep.core.registry import declarations, find
 from modelkeep.core.results import Result, measured
 from modelkeep.report.measure import Measure
+from modelkeep.report.taxonomy import classify
 
 # The order in which a person reads them; those of other packages follow.
-ORDER = ("accuracy", "robustness", "certification", "influence", "amplification", "shortcuts", "membership")
+ORDER = (
+    "accuracy",
+    "calibration",
+    "robustness",
+    "corruptions",
+    "certification",
+    "influence",
+    "shortcuts",
+    "backdoor",
+    "amplification",
+    "membership",
+    "inversion",
+    "weight-leakage",
+    "extraction",
+    "completion",
+    "encryption",
+    "hygiene",
+)
+# Estimates are made before the start on a machine that may be busy later: a run may take this many times its budget.
+_PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -36,20 +63,21 @@ class Settings:
     radii: tuple[float, ...] = setting("Sizes of the changes, rising.", default=(0.01, 0.03, 0.1))
     steps: int = setting("Steps of the attack.", default=40, at_least=1)
     slice: str | None = setting("The inner place to explain; else the last before the logits.", default=None)
-    attack: str = setting("The attack, by its name in the registry.", default="pgd")
-    checks: tuple[str, ...] | None = setting("Which checks, by their names in the registry; else all.", default=None)
-
-    minutes: float = setting(
-        "Minutes that a check may take by its estimate; one that would take longer is not run.", default=10.0, above=0
+    attack: str | None = setting(
+        "The attack, by its name in the registry; else PGD, and the standard ensemble as the budget allows.",
+        default=None,
     )
+    cut: str | None = setting("Where a governed model would be cut, for the check of completion.", default=None)
+    checks: tuple[str, ...] | None = setting("Which checks, by their names in the registry; else all.", default=None)
+    minutes: float = setting("Minutes that all checks together may take by their estimates.", default=10.0, above=0)
 
     def __post_init__(self) -> None:
         check_settings(self)
         if not self.radii or list(self.radii) != sorted(set(self.radii)) or not self.radii[0] > 0:
             raise bad_parameter("Settings", "radii", "rising numbers above 0", self.radii)
 
-    def plan(self) -> dict[str, Callable[..., Section]]:
-        """The checks by their names, in the order in which they run; an unknown name is refused."""
+    def list_checks(self) -> dict[str, Check]:
+        """The checks by their names, in the order in which a person reads them; an unknown name is refused."""
         known = declarations("check")
         every = (*(name for name in ORDER if name in known), *(name for name in known if name not in ORDER))
         kinds = {name: find("check", name).load() for name in (every if self.checks is None else self.checks)}
@@ -60,9 +88,22 @@ class Settings:
         return {option.name: getattr(self, option.name) for option in options_of(kind) if option.name in own}
 
 
+@dataclass(frozen=True)
+class Timed:
+    """What one check was estimated to take and took, in seconds, and how deep it went."""
+
+    check: str
+    estimated: float
+    took: float
+    depth: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Audit(Result, kind="audit"):
-    """What an audit found, section by section."""
+    """What an audit found, section by section. `stopped` says that a person ended it before all checks had run."""
+
+    schema: ClassVar[int] = 2
+    older_schemas: ClassVar[tuple[int, ...]] = (1,)
 
     model_name: str
     data_name: str
@@ -70,6 +111,11 @@ class Audit(Result, kind="audit"):
     headline: tuple[Measure, ...]
     sections: tuple[Section, ...]
     train_name: str = ""
+    date: str = ""
+    sources: Sources = field(default_factory=Sources)
+    times: tuple[Timed, ...] = ()
+    minutes: float | None = None
+    stopped: Annotated[bool, Field(exclude_if=not_)] = False
 
     @property
     def python(self) -> str:
@@ -85,13 +131,14 @@ class Audit(Result, kind="audit"):
         if not p.python or "…" in p.options:
             return ""
         train = "--train TRAIN" if self.train_name else ""
-        return " ".join(filter(None, ["modelkeep audit MODEL --data DATA", train, p.options, f"--seed {p.seed}"]))
+        line = " ".join(filter(None, ["modelkeep audit MODEL --data DATA", train, p.options, f"--seed {p.seed}"]))
+        return self.sources.fill(line.replace("--minutes", "--budget"))
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings, the most important first."""
         found = [finding for section in self.sections for finding in section.findings]
-        return tuple(sorted(found, key=lambda finding: (RANK[finding.severity], -finding.weight)))
+        return tuple(sorted(found, key=lambda finding: (RANK[finding.severity], finding.skipped, -finding.weight)))
 
     def rows(self) -> list[tuple[str, str]]:
         return [
@@ -108,70 +155,122 @@ def audit(
     train: Data | None = None,
     seed: int = 0,
     name: str = "",
+    sources: Sources | None = None,
+    journal: Journal | None = None,
 ) -> Audit:
-    """Run every check on up to `settings.examples` examples of `data`; with `train`, also those of training data.
+    """Run the checks that fit on `data`; with `train`, also those of training data.
+
+    `sources` are the names by which a command line finds the model and the data again. A `journal` keeps each finished
+    check, so that an audit that was killed goes on where it was. Ctrl-C ends the audit, not the program: what was
+    finished is in the result, which says that it was `stopped`.
 
     >>> import torch
     >>> from modelkeep import datasets
     >>> module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
     >>> _ = torch.nn.init.zeros_(module[1].weight)  # it always says the same
     >>> model = Model(module, input_shape=(1, 8, 8), classes=10)
-    >>> audit(model, datasets.load("digits", "test"), Settings(examples=20, steps=2), seed=0).findings[0].severity
+    >>> settings = Settings(examples=20, steps=2, checks=("accuracy",))
+    >>> audit(model, datasets.load("digits", "test"), settings, seed=0).findings[0].severity
     'high'
     """
     settings = settings if settings is not None else Settings()
-    model.require_fit(data)
-    checks = give_training_data(settings.plan(), train, chosen=settings.checks is not None)
-    missed = [] if settings.checks is not None else [name for name, check in checks.items() if needs_more(check, model)]
-    checks = {name: check for name, check in checks.items() if name not in missed}
+    sources = sources if sources is not None else Sources()
     with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
-        sections = []
-        texts = model.nest is not None and model.nest.tokens is not None
-        pace = measure_pace(model, data)
-        with progress.task("audit", len(checks)) as task:
-            for name_of_check, check in checks.items():
-                task.advance(0, note=name_of_check)
-                run = for_texts(name_of_check, check) if texts else check
-                sections.append(run_within(name_of_check, run, model, data, pace, minutes=settings.minutes, seed=seed))
-                task.advance()
+        plan = plan_audit(model, data, settings, train=train, sources=sources)
+        done, stopped = _run(plan, model, data, train, seed, journal if journal is not None else Journal(None))
+        sections = [_finish(section, sources) for section in _in_order(settings, plan, done)]
         found = Audit(
             provenance=provenance(),
             model_name=name or type(owner_of(model.module)).__name__,
             data_name=data.name,
             description=f"{len(model.classes)} classes, inputs of shape {model.input_shape}. Checked on {len(data)} "
-            f"examples of '{data.name}'; attacks and explanations on {min(settings.examples, len(data))} of them."
-            + _say_missed(model, missed)
-            + _say_not_run(sections),
+            f"examples of '{data.name}'; attacks and explanations on {min(settings.examples, len(data))} of them.",
             headline=_headline(sections),
             sections=tuple(sections),
             train_name="" if train is None else train.name,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            sources=sources,
+            times=tuple(timed for _, timed in done.values()),
+            minutes=settings.minutes,
+            stopped=stopped,
         )
     return recorded(found, settings)
 
 
-def give_training_data(
-    checks: dict[str, Callable[..., Section]], train: Data | None, *, chosen: bool
-) -> dict[str, Callable[..., Section]]:
-    """The checks, of which those with a setting `train` have the training data; without it only a `chosen` one runs."""
-    given = {}
-    for name, check in checks.items():
-        wants = is_dataclass(check) and any(each.name == "train" for each in fields(check))
-        if not wants:
-            given[name] = check
-        elif train is not None or chosen:
-            given[name] = replace(cast(Any, check), train=train)
-    return given
+def plan_audit(
+    model: Model, data: Data, settings: Settings, *, train: Data | None = None, sources: Sources | None = None
+) -> Plan:
+    """What an audit with these settings would run, and how long it would take."""
+    model.require_fit(data)
+    given = {"train": train, "file": None if sources is None else sources.model_file}
+    checks = _give(settings.list_checks(), given)
+    pace = measure_pace(model, data)
+    if model.nest is not None and model.nest.tokens is not None:
+        checks = {name: for_texts(name, check) for name, check in checks.items()}
+    return make_plan(checks, model, data, pace, minutes=settings.minutes, first=ORDER)
 
 
-def _say_missed(model: Model, missed: Sequence[str]) -> str:
-    if not missed:
-        return ""
-    return f" Not checked, because this model only answers with {model.access}: {', '.join(missed)}."
+def _run(
+    plan: Plan, model: Model, data: Data, train: Data | None, seed: int, journal: Journal
+) -> tuple[dict[str, tuple[Section, Timed]], bool]:
+    """The sections of the steps by the names of their checks, and whether a person stopped it."""
+    done: dict[str, tuple[Section, Timed]] = {}
+    ends = monotonic() + _PATIENCE * 60 * plan.minutes
+    with progress.task("audit", len(plan.steps)) as task:
+        for step in plan.steps:
+            task.advance(0, note=step.name)
+            began = monotonic()
+            try:
+                kept = journal.recall(step, model, data, train, seed)
+                section = kept.section or kept.keep(_run_step(step, model, data, seed, max(1.0, ends - began)))
+            except KeyboardInterrupt:
+                return done, True
+            done[step.name] = section, Timed(step.name, step.seconds, monotonic() - began, step.depth)
+            task.advance()
+    return done, False
 
 
-def _say_not_run(sections: Sequence[Section]) -> str:
-    late = [finding.id.partition(".")[0] for s in sections for finding in s.findings if finding.id.endswith(".not-run")]
-    return f" Not run, as it would take too long: {', '.join(late)}." if late else ""
+def _run_step(step: Step, model: Model, data: Data, seed: int, seconds: float) -> Section:
+    try:
+        with progress.limit(seconds):
+            return replace(step.check(model, data, seed=seed), check=step.name)
+    except OutOfTime as late:
+        return not_run(replace(step, why=f"It was stopped when the budget was spent. {late}"))
+
+
+def _in_order(settings: Settings, plan: Plan, done: Mapping[str, tuple[Section, Timed]]) -> list[Section]:
+    """What ran and what did not, in the order in which a person reads it."""
+    late = [replace(step, why="The audit was stopped before it was finished.") for step in plan.steps]
+    sections = {step.name: not_run(step) for step in (*late, *plan.left_out)}
+    sections |= {name: section for name, (section, _) in done.items()}
+    order = list(settings.checks if settings.checks is not None else ORDER)
+    return [sections[name] for name in sorted(sections, key=lambda n: order.index(n) if n in order else len(order))]
+
+
+def _finish(section: Section, sources: Sources) -> Section:
+    """The section with the ids of public taxonomies, and with commands that name the audit's own files."""
+    findings = tuple(
+        replace(
+            finding,
+            taxonomy=finding.taxonomy or classify(finding.id),
+            command=sources.fill(finding.command),
+            fix=sources.fill(finding.fix),
+            remedy=sources.fill(finding.remedy),
+        )
+        for finding in section.findings
+    )
+    return replace(section, findings=findings)
+
+
+def _give(checks: Mapping[str, Check], given: Mapping[str, object]) -> dict[str, Check]:
+    """The checks, of which those with a setting of that name have what is given."""
+
+    def fill(check: Check) -> Check:
+        names = {each.name for each in fields(check)} if is_dataclass(check) else set()
+        wanted = {name: value for name, value in given.items() if name in names and value is not None}
+        return cast(Check, replace(cast(Any, check), **wanted)) if wanted else check
+
+    return {name: fill(check) for name, check in checks.items()}
 
 
 def _headline(sections: Sequence[Section]) -> tuple[Measure, ...]:

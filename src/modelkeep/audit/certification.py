@@ -23,7 +23,6 @@ from modelkeep.core.results import Estimate
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 
-TAXONOMY = ("NIST AI 100-2 NISTAML.022", "OWASP ML01:2023")
 LEAD = (
     "A bound on how fast the network can change proves of a right answer that no change up to a radius makes it wrong, "
     "by any attack. What it does not prove may still be true."
@@ -129,7 +128,6 @@ def _cannot(error: ModelKeepError) -> Finding:
         meaning="A bound that left this part out would prove what is not true.",
         remedy="Replace that part by one that has a rule, or certify statistically by smoothing, which takes any "
         "network: modelkeep.certify.smooth.",
-        taxonomy=TAXONOMY,
     )
 
 
@@ -147,7 +145,7 @@ def _verdict(clean: Estimate, proved: Estimate, radius: str, bounds: Lipschitz, 
         meaning = "Within this radius no attack will ever change them."
         remedy = "Hand the proof on: modelkeep certify MODEL --data … --radius … writes a signed certificate."
     elif proved.high < 0.1:
-        severity, name, title = "low", "nothing", "Next to nothing can be proved about its answers"
+        severity, name, title = "unclear", "nothing", "Next to nothing can be proved about its answers"
         meaning = (
             "That is usual for a network that was not trained for it, and says nothing against its answers. But an "
             "attack that finds nothing is then no proof either."
@@ -161,7 +159,7 @@ def _verdict(clean: Estimate, proved: Estimate, radius: str, bounds: Lipschitz, 
         meaning = f"The proved share lies between {percent(proved.low)} and {percent(proved.high)}."
         remedy = "Look at more examples (--examples)."
     else:
-        severity, name, title = "low", "partly", "Some of its right answers are proved to stay right"
+        severity, name, title = "unclear", "partly", "Some of its right answers are proved to stay right"
         meaning = "Of the others nothing is known: an attack may change them, or not."
         remedy = "Train it for the proof: modelkeep certify train MODEL --data … --radius …"
     return Finding(
@@ -171,5 +169,4 @@ def _verdict(clean: Estimate, proved: Estimate, radius: str, bounds: Lipschitz, 
         measured=measured,
         meaning=meaning,
         remedy=remedy,
-        taxonomy=TAXONOMY,
     )

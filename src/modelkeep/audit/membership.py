@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core.data import Data
+from modelkeep.core.errors import InputError
 from modelkeep.core.guarantee import Guarantee
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
@@ -15,7 +16,6 @@ from modelkeep.privacy.membership.result import choose_strongest, draw_roc
 from modelkeep.report.guarantee import tell_guarantee
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
-from modelkeep.report.privacy import TAXONOMY
 
 TITLE = "Does it give its training data away?"
 LEAD = (
@@ -44,10 +44,18 @@ class CheckMembership:
         asked = min(MOST, len(data)) + (0 if self.train is None else min(MOST, len(self.train)))
         return Cost(_ATTACKS * asked, instead=f"`{COMMAND}` runs it alone.")
 
+    def obstacle(self, model: Model, data: Data) -> str:
+        """It needs members, and other records that the attacker and the measurement share."""
+        if self.train is None:
+            return "It needs the training data: --train TRAIN."
+        if len(data) < LEAST_OTHERS:
+            return f"It needs {LEAST_OTHERS} or more records that the model has not seen, and has {len(data)}."
+        return ""
+
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Attack with the training data as members and `data` as others."""
-        if self.train is None or len(data) < LEAST_OTHERS:
-            return Section(TITLE, LEAD, findings=(_too_few(self.train, data),))
+        if self.train is None:
+            raise InputError("CheckMembership needs the training data: CheckMembership(train=…).")
         model.require_fit(self.train)
         members = self.train.sample(min(MOST, len(self.train)), seed)
         non_members, held = data.sample(min(MOST, len(data)), seed).split(0.5, 0.5, seed=seed)
@@ -81,7 +89,6 @@ def judge(found: Sequence[Membership], seed: int, guarantee: Guarantee | None = 
             meaning="Whoever holds a record can tell, better than by chance, whether the model learned it.",
             remedy=f"{again} Train with differential privacy (`modelkeep train-privately`), stop earlier, regularise, "
             "or give labels in place of probabilities.",
-            taxonomy=TAXONOMY,
             weight=best.auc.value - 0.5,
         )
     if max(each.auc.high for each in found) > 0.5 + DOUBT:
@@ -92,16 +99,14 @@ def judge(found: Sequence[Membership], seed: int, guarantee: Guarantee | None = 
             measured=said,
             meaning="No attack found a leak, but one as large as the intervals would not have been seen.",
             remedy=f"Give more records that the model has not seen. {again}",
-            taxonomy=TAXONOMY,
         )
     return Finding(
         id="membership.not-found",
-        severity="low",
+        severity="good",
         title="Simple attacks do not find its members",
         measured=said,
         meaning="That is no proof: attacks that train networks like the model find more.",
         remedy=f"`{COMMAND} --epochs N` and the other settings of the training run them.",
-        taxonomy=TAXONOMY,
     )
 
 
@@ -127,16 +132,3 @@ def _measured(found: Sequence[Membership]) -> str:
         rates = " and ".join(percent(point.false_positive_rate) for point in lacking)
         told += f" With {lacking[0].non_members} other records nothing can be said at {rates} false accusations."
     return told
-
-
-def _too_few(train: Data | None, data: Data) -> Finding:
-    have = "without the training data" if train is None else f"with {len(data)} records that it has not seen"
-    return Finding(
-        id="membership.unclear",
-        severity="unclear",
-        title="Whether members of its training data can be found was not measured",
-        measured=f"Nothing was attacked {have}.",
-        meaning="It may give its training data away.",
-        remedy=f"Name the training data, `modelkeep audit … --train TRAIN`, and {LEAST_OTHERS} or more other records.",
-        taxonomy=TAXONOMY,
-    )

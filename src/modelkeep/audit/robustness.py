@@ -26,8 +26,7 @@ from modelkeep.report.picture import Picture
 
 # Besides the steps, each attack asks for the clean answers, for some of them again, and checks each success.
 _BESIDES = 4
-
-TAXONOMY = ("NIST AI 100-2 NISTAML.022", "MITRE ATLAS AML.T0043", "OWASP ML01:2023")
+DEFAULT = "pgd"
 
 
 @declare("check", "robustness", access="weights", paper="Madry2018")
@@ -37,11 +36,11 @@ class CheckRobustness:
     examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
     radii: tuple[float, ...] = setting("Radii, as shares of the input's range or spread.", default=(0.01, 0.03, 0.1))
     steps: int = setting("Steps of the attack, if it takes steps.", default=40, at_least=1)
-    attack: str = setting("An attack within a radius, by its name in the registry.", default="pgd")
+    attack: str | None = setting("An attack within a radius, by its name in the registry; else PGD.", default=None)
 
     def cost(self, model: Model, data: Data) -> Cost:
         """At most this: an attack goes on only with the examples that still stand."""
-        kind = find("attack", self.attack).load()
+        kind = find("attack", self.attack or DEFAULT).load()
         settings = {option.name: option.default for option in options_of(kind)}
         steps = 2 * self.steps if "steps" in settings else settings.get("queries", 2)
         norms = 2 if _knows(kind, "l2") else 1
@@ -60,7 +59,7 @@ class CheckRobustness:
         radii = [share * size for share in self.radii]
         # Half the length of the cube's diagonal: a budget of the same order, spent on a few features or on all.
         across = math.sqrt(math.prod(model.input_shape)) / 2
-        kind = find("attack", self.attack).load()
+        kind = find("attack", self.attack or DEFAULT).load()
         attacks = [self._attack(kind, "linf", radius)(model, data, seed=seed) for radius in radii]
         rounds = []
         if _knows(kind, "l2"):
@@ -104,7 +103,7 @@ class CheckRobustness:
                 *(Measure(f"accuracy under attack, L∞ {a.size}", a.robust_accuracy) for a in attacks if a is not main),
                 *(Measure(f"accuracy under attack, L2 {a.size}", a.robust_accuracy) for a in rounds),
             ),
-            (_verdict(main, clean, share, self.attack), *_health([*attacks, *rounds])),
+            (_verdict(main, clean, share, self.attack or DEFAULT), *_health([*attacks, *rounds])),
             tuple(pictures),
         )
 
@@ -112,7 +111,7 @@ class CheckRobustness:
         """The attack with the audit's settings, as far as it has them."""
         known = {option.name for option in options_of(kind)}
         if "radius" not in known:
-            raise InputError(f"The audit needs an attack within a radius; '{self.attack}' takes none.")
+            raise InputError(f"The audit needs an attack within a radius; '{self.attack or DEFAULT}' takes none.")
         given = {"norm": norm, "radius": radius, "steps": self.steps}
         attack: Callable[..., Attacked] = kind(**{name: value for name, value in given.items() if name in known})
         return attack
@@ -171,7 +170,6 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Findin
             measured=f"Accuracy is {clean} on clean inputs and {kept} on attacked ones.",
             meaning="Either the model hardly knows its task, or these are too few examples.",
             remedy="Look at the accuracy first, then attack more examples (--examples).",
-            taxonomy=TAXONOMY,
         )
     else:
         return Finding(
@@ -181,7 +179,6 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Findin
             measured=f"Accuracy is {percent(clean.value)} on clean inputs and {percent(kept.value)} on attacked ones.",
             meaning="This attack found little. A stronger one may find more: only a certificate is a proof.",
             remedy="Attack it with the standard ensemble: modelkeep attack MODEL --data … --radius …",
-            taxonomy=TAXONOMY,
         )
     return Finding(
         id="robustness.adversarial-examples",
@@ -190,7 +187,6 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Findin
         measured=measured,
         meaning="An attacker who can choose the input can choose the answer.",
         remedy="Train it on attacked inputs: modelkeep harden MODEL --data … --radius …",
-        taxonomy=TAXONOMY,
         weight=clean.value - kept.value,
     )
 
@@ -211,6 +207,5 @@ def _health(attacks: list[Attacked]) -> list[Finding]:
             meaning="Gradients that are hidden stop this attack, not an attacker.",
             remedy="Attack it without gradients (modelkeep attack --method square), or through a smooth stand-in for "
             "the part that hides them (bpda, eot).",
-            taxonomy=TAXONOMY,
         )
     ]

@@ -15,8 +15,6 @@ from modelkeep.report.picture import Picture
 # Counted on networks of ours: attributions of an example, its answers with other places and with its own given away.
 _PASSES = 24
 
-TAXONOMY = ("NIST AI 100-2 NISTAML.023", "MITRE ATLAS AML.T0020", "OWASP ML02:2023")
-
 
 @declare("check", "shortcuts", access="weights", paper="Leino2022, chapter 4")
 class CheckShortcuts:
@@ -85,7 +83,6 @@ def _planted_finding(suspects: list[Suspect]) -> Finding:
         "an attacker adds it, it may be wrong.",
         remedy=f"Look at that place in the training examples of '{worst.name}': a watermark, a frame, a poisoned "
         "sample? Remove or cover it, train again, and measure on data without it.",
-        taxonomy=TAXONOMY,
         weight=max(worst.turned.value, worst.lost.value),
     )
 
@@ -136,6 +133,7 @@ def _empty_finding(found: Shortcuts) -> Finding:
         severity="good",
         title="No small place of the input decides for a class by itself",
         measured=_effect(worst) + " That is the strongest." + missing,
+        partial=missing.strip(),
         meaning="What these places show varies and occurs in other classes too, as in natural data. A mark that is "
         "not in this data, or that moves about, would not be seen.",
         remedy="Nothing. Look at data from another source, too.",

@@ -38,7 +38,7 @@ def _exchange_words(model: Model, data: Data, *, seed: int) -> Section:
     unclear = found.success_rate is None or found.success_rate.n < 10
     changed = "; ".join(str(text) for text in found.texts[:3])
     finding = Finding(
-        id="words-exchanged",
+        id="robustness.words-exchanged",
         severity="unclear" if unclear else "high" if lost > 0.3 else "medium" if lost > 0.1 else "low",
         title=f"Up to {_WORDS} other words change many answers"
         if lost > 0.1

@@ -41,15 +41,20 @@ def audit(
     *,
     options: ModelOptions,
     examples: Annotated[int, typer.Option(help="How many examples to attack and explain.")] = 256,
-    attack: Annotated[str, typer.Option(help="The attack; `modelkeep methods attack` lists them.")] = "pgd",
+    attack: Annotated[
+        str | None, typer.Option(help="The attack; else PGD, and the standard ensemble as the budget allows.")
+    ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of the attack, if it takes steps.")] = 40,
     train: Annotated[
-        str | None, typer.Option(help="The training data: then it is checked whether its members can be found.")
+        str | None,
+        typer.Option(
+            "--train", "--train-data", help="The training data: then it is checked what the model gives away about it."
+        ),
     ] = None,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
-    minutes: Annotated[
-        float, typer.Option(help="Minutes that a check may take by its estimate; a longer one is not run.")
-    ] = 10.0,
+    budget: Annotated[
+        str, typer.Option(help="The time for all checks, such as 90s, 10m or 2h: cheap ones first, deeper with more.")
+    ] = "10m",
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
     fail_on: Annotated[
@@ -63,23 +68,59 @@ def audit(
 
     * `modelkeep audit model.safetensors --data digits`
 
-    * `modelkeep audit model.safetensors --data test.csv --train train.csv`
+    * `modelkeep audit model.safetensors --data test.csv --train train.csv --budget 30m`
 
     * `modelkeep audit mine:network --weights mine.safetensors --data mine.npz --input-shape 1,28,28`
     """
     from modelkeep.audit import Settings
     from modelkeep.audit import audit as run_audit
+    from modelkeep.audit.journal import Journal
+    from modelkeep.audit.sources import Sources
     from modelkeep.cli.checks import check_out
     from modelkeep.core import progress
 
     check_out(out)
+    settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, minutes=read_minutes(budget))
     loaded, examined = model_and_data(model, data, options, train)
     members = None if train is None else read_like(examined, train, options.description(model), part="train")
-    settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, minutes=minutes)
+    sources = Sources(model, data, train or "", options.repeat())
+    journal = Journal(out / "unfinished-audit")
     with progress.show():
-        result = run_audit(loaded, examined, settings, train=members, seed=seed, name=Path(model).name)
+        result = run_audit(
+            loaded,
+            examined,
+            settings,
+            train=members,
+            seed=seed,
+            name=Path(model).name,
+            sources=sources,
+            journal=journal,
+        )
     conclude(result, out, as_json)
+    if result.stopped:
+        typer.echo("Stopped: the report has what was finished. The same command goes on from there.", err=True)
+        raise typer.Exit(ExitCode.STOPPED)
+    journal.remove()
     raise typer.Exit(_judge(result, fail_on))
+
+
+def read_minutes(text: str) -> float:
+    """The minutes of a budget; a plain number is minutes.
+
+    >>> read_minutes("90s"), read_minutes("10m"), read_minutes("2h"), read_minutes("5")
+    (1.5, 10.0, 120.0, 5.0)
+    """
+    from modelkeep.core.errors import InputError
+
+    units = {"s": 1 / 60, "m": 1.0, "h": 60.0}
+    number, unit = (text[:-1], text[-1]) if text[-1:] in units else (text, "m")
+    try:
+        minutes = float(number) * units[unit]
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < float("inf"):
+        raise InputError(f"--budget must be a time such as 90s, 10m or 2h. Got '{text}'.")
+    return minutes
 
 
 def _judge(result: Audit, fail_on: FailOn) -> ExitCode:

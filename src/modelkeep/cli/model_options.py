@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints, overload
 
 import typer
@@ -96,6 +97,19 @@ class ModelOptions:
 
         place = self.describe or find_description(model) or (self.weights and find_description(self.weights))
         return self.said() if place is None else self.said().over(Description.read(place))
+
+    def repeat(self) -> str:
+        """What was said here as options of a command.
+
+        >>> ModelOptions(classes="cat,dog", ignore=["id", "the name"]).repeat()
+        "--classes cat,dog --ignore id --ignore 'the name'"
+        """
+        told = []
+        for each in fields(self):
+            given = getattr(self, each.name)
+            values = given if isinstance(given, list) else [] if given is None else [given]
+            told += [f"--{each.name.replace('_', '-')} {quote(str(value))}" for value in values]
+        return " ".join(told)
 
     def said(self) -> Description:
         """What was said here."""

@@ -86,8 +86,8 @@ class AtSlice:
     per: str
     mapped: bool
     texts: Annotated[tuple[TextWords, ...], Field(exclude_if=not_)] = ()
-    picture: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
-    sheet: Annotated[Picture | None, Field(exclude=True)] = field(default=None, repr=False)
+    picture: Annotated[Picture | None, Field(exclude_if=not_)] = field(default=None, repr=False)
+    sheet: Annotated[Picture | None, Field(exclude_if=not_)] = field(default=None, repr=False)
 
     @property
     def largest_word(self) -> float:
@@ -103,7 +103,7 @@ class AtSlice:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Explanations(Result, kind="explanations"):
-    """Examples of the data, explained slice by slice. Pictures are drawn for the page and left out of JSON."""
+    """Examples of the data, explained slice by slice."""
 
     model_name: str
     data_name: str
