@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from torch import nn
 
 from browser import chromium
 from modelkeep import Data, Estimate, Model, ModelKeepError, Result
-from modelkeep.audit import Audit, Settings, audit, audit_page
+from modelkeep.audit import Audit, Finding, Section, Settings, audit, audit_page
 from modelkeep.audit.accuracy import CheckAccuracy
 from modelkeep.audit.influence import CheckInfluence
-from modelkeep.core import examples
+from modelkeep.core import examples, progress
 from modelkeep.core.errors import InputError
+from modelkeep.core.registry import declarations
 from modelkeep.explain.places import last_inner_place
 from modelkeep.report.measure import percent
 from modelkeep.zoo import datasets
@@ -46,14 +48,15 @@ def test_it_measures_what_others_measure(subject: tuple[Model, Data], report: Au
 
 
 def test_the_checks_come_from_the_registry_with_the_settings_that_they_have() -> None:
-    plan = Settings(examples=7, slice="linear1").plan()
-    checks = ["accuracy", "robustness", "certification", "influence", "amplification", "shortcuts", "membership"]
-    assert list(plan) == checks
-    assert plan["accuracy"] == CheckAccuracy()
-    assert plan["influence"] == CheckInfluence(examples=7, slice="linear1")
-    assert list(Settings(checks=("shortcuts", "accuracy")).plan()) == ["shortcuts", "accuracy"]
+    checks = Settings(examples=7, slice="linear1").list_checks()
+    first = ["accuracy", "robustness", "certification", "influence", "shortcuts", "amplification", "membership"]
+    assert [name for name in checks if name in first] == first
+    assert set(checks) == set(declarations("check"))
+    assert checks["accuracy"] == CheckAccuracy()
+    assert checks["influence"] == CheckInfluence(examples=7, slice="linear1")
+    assert list(Settings(checks=("shortcuts", "accuracy")).list_checks()) == ["shortcuts", "accuracy"]
     with pytest.raises(InputError, match=r"There is no check 'accurate'\. Did you mean 'accuracy'"):
-        Settings(checks=("accurate",)).plan()
+        Settings(checks=("accurate",)).list_checks()
 
 
 def test_an_audit_says_how_to_repeat_it(report: Audit) -> None:
@@ -76,15 +79,14 @@ def test_the_same_seed_gives_the_same_audit(subject: tuple[Model, Data], report:
 
 
 def _without_time(report: Audit) -> str:
-    return re.sub(r'"seconds": [\d.e-]+', "", report.to_json())
+    return re.sub(r'"(seconds|estimated|took)": [\d.e-]+|"date": "[^"]+"', "", report.to_json())
 
 
-def test_json_comes_back_without_the_pictures(report: Audit) -> None:
+def test_json_comes_back_with_all_that_the_page_shows(report: Audit) -> None:
     back = Result.from_json(report.to_json())
     assert isinstance(back, Audit)
     assert back.findings == report.findings
-    assert all(section.pictures == () for section in back.sections)
-    assert "base64" not in report.to_json()
+    assert audit_page(back).render() == audit_page(report).render()
 
 
 def test_an_untrained_model_is_called_out() -> None:
@@ -105,7 +107,9 @@ def test_too_few_examples_are_unclear_and_never_good() -> None:
         y = torch.arange(n) % 2
         x = torch.stack([y.float(), torch.rand(n, generator=torch.Generator().manual_seed(0))], dim=1)
         model = Model(Sure(), input_shape=(2,), classes=("a", "b"))
-        found = audit(model, Data(x, y, ("a", "b")), Settings(steps=3, radii=(0.01, 0.03, 0.1)), seed=0)
+        checks = ("accuracy", "robustness", "certification", "influence", "amplification", "shortcuts")
+        settings = Settings(steps=3, radii=(0.01, 0.03, 0.1), checks=checks)
+        found = audit(model, Data(x, y, ("a", "b")), settings, seed=0)
         return {finding.id.split(".")[0]: finding.severity for finding in found.findings}
 
     unclear = dict.fromkeys(("accuracy", "robustness", "certification", "bias", "shortcuts"), "unclear")
@@ -245,3 +249,39 @@ def test_an_audit_of_data_that_do_not_fit_into_memory_is_the_same(
     found = audit(trained_cnn, stored, few, seed=0)
     assert found.provenance.data == in_memory.provenance.data
     assert [(s.measures, s.findings) for s in found.sections] == [(s.measures, s.findings) for s in in_memory.sections]
+
+
+def test_ctrl_c_ends_the_audit_with_what_was_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: CheckInfluence, model: Model, data: Data, *, seed: int = 0) -> Section:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CheckInfluence, "__call__", stop)
+    x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
+    model = Model(nn.Linear(3, 2), input_shape=(3,), classes=2)
+    data = Data(x, model.predict(x), model.classes)
+    found = audit(model, data, Settings(checks=("influence", "accuracy")), seed=0)
+    assert found.stopped
+    status = {finding.id: finding.status for finding in found.findings}
+    assert status["influence.not-run"] == "not run"
+    assert status["accuracy.as-expected"] == "pass"
+    assert "stopped before" in next(f.measured for f in found.findings if f.skipped)
+
+
+def test_what_was_looked_at_in_part_is_never_good() -> None:
+    finding = Finding("a.b", "good", "T", "M", "m", "r", partial="Half of it was not looked at.")
+    assert (finding.severity, finding.status) == ("unclear", "inconclusive")
+
+
+def test_a_check_that_was_estimated_too_low_is_stopped_between_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dawdle(self: CheckAccuracy, model: Model, data: Data, *, seed: int = 0) -> Section:
+        with progress.task("Steps", total=10_000_000) as task:
+            while True:
+                task.advance()
+                time.sleep(0.001)
+
+    monkeypatch.setattr(CheckAccuracy, "__call__", dawdle)
+    model = Model(nn.Linear(3, 2), input_shape=(3,), classes=2)
+    data = Data(torch.rand(8, 3), torch.zeros(8, dtype=torch.int64), model.classes)
+    (finding,) = audit(model, data, Settings(checks=("accuracy",), minutes=0.01), seed=0).findings
+    assert finding.status == "not run"
+    assert "'Steps' was stopped after 1 s" in finding.measured

@@ -8,7 +8,7 @@ import pytest
 
 from modelkeep import Data, Model, Result
 from modelkeep.audit import Settings, audit
-from modelkeep.audit.audit import give_training_data
+from modelkeep.audit.audit import plan_audit
 from modelkeep.audit.membership import CheckMembership
 from modelkeep.training import cross_entropy, fit
 from privacy.little_world import RECIPE, gaussian_records, network
@@ -42,15 +42,16 @@ def test_strangers_for_members_show_no_leak_and_no_safety() -> None:
     (unclear,) = CheckMembership(train=few)(model, gaussian_records(60, seed=4), seed=0).findings
     assert (unclear.id, unclear.severity) == ("membership.unclear", "unclear")
     (known,) = CheckMembership(train=many)(model, gaussian_records(8000, seed=5), seed=0).findings
-    assert (known.id, known.severity) == ("membership.not-found", "low")
+    assert (known.id, known.severity) == ("membership.not-found", "good")
     assert "no proof" in known.meaning
 
 
-@pytest.mark.parametrize("train", [None, gaussian_records(30, seed=6)])
-def test_too_few_records_claim_nothing(train: Data | None) -> None:
-    (finding,) = CheckMembership(train=train)(network(), gaussian_records(10, seed=7), seed=0).findings
-    assert finding.severity == "unclear"
-    assert "--train TRAIN" in finding.remedy
+def test_without_members_or_with_few_others_it_says_why_it_cannot_run() -> None:
+    model, others = network(), gaussian_records(10, seed=7)
+    assert "--train TRAIN" in CheckMembership().obstacle(model, others)
+    few = CheckMembership(train=gaussian_records(30, seed=6)).obstacle(model, others)
+    assert few == "It needs 20 or more records that the model has not seen, and has 10."
+    assert CheckMembership(train=others).obstacle(model, gaussian_records(20, seed=7)) == ""
 
 
 def test_the_audit_runs_it_where_the_training_data_are_given(leaky: tuple[Model, Data]) -> None:
@@ -63,7 +64,7 @@ def test_the_audit_runs_it_where_the_training_data_are_given(leaky: tuple[Model,
     assert told.command == "modelkeep audit MODEL --data DATA --train TRAIN --steps 3 --seed 0"
     assert Result.from_json(found.to_json()).to_json() == found.to_json()
     without = audit(model, others, Settings(checks=("membership",)), seed=0)
-    assert [finding.severity for finding in without.findings] == ["unclear"]
+    assert [(finding.id, finding.status) for finding in without.findings] == [("membership.not-run", "not run")]
 
 
 def test_its_cost_counts_every_record_that_an_attack_asks_for() -> None:
@@ -71,10 +72,9 @@ def test_its_cost_counts_every_record_that_an_attack_asks_for() -> None:
     assert check.cost(network(), gaussian_records(50, seed=1)).passes == 3 * 80
 
 
-def test_without_training_data_it_runs_only_where_it_was_asked_for() -> None:
-    plan, train = Settings().plan(), gaussian_records(4, seed=0)
-    assert "membership" not in give_training_data(plan, None, chosen=False)
-    assert "membership" in give_training_data(plan, None, chosen=True)
-    given = give_training_data(plan, train, chosen=False)
-    assert list(given) == list(plan)
-    assert given["membership"] == CheckMembership(train=train)
+def test_the_training_data_reach_the_check() -> None:
+    train, others = gaussian_records(40, seed=0), gaussian_records(40, seed=1)
+    settings = Settings(checks=("accuracy", "membership"))
+    planned = {step.name: step.check for step in plan_audit(network(), others, settings, train=train).steps}
+    assert planned["membership"] == CheckMembership(train=train)
+    assert [step.name for step in plan_audit(network(), others, settings).left_out] == ["membership"]

@@ -34,7 +34,6 @@ def test_the_patch_is_named_on_the_planted_model_and_not_on_the_clean_one() -> N
     assert finding.title == "A mark at rows 4–5, columns 0–1 stands in for '2'"
     assert "are taken for '2'" in finding.measured
     assert "are no longer recognised" in finding.measured
-    assert finding.taxonomy
     assert "outlined" in section.pictures[0].caption
     assert section.measures[2].estimate.low > section.measures[3].estimate.high
     clean = digits_cnn()

@@ -20,7 +20,7 @@ def audits(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """In place of the checks, findings of the severities that `--slice` names; the settings of each audit."""
     seen: list[Settings] = []
 
-    def run(model: Model, data: Data, settings: Settings, *, seed: int, name: str, train: Data | None = None) -> Audit:
+    def run(model: Model, data: Data, settings: Settings, *, seed: int, name: str, **_: object) -> Audit:
         seen.append(settings)
         severities: Any = (settings.slice or "good").split(",")
         with measured(seed) as provenance:

@@ -47,9 +47,7 @@ def audit(
     steps: Annotated[int, typer.Option(min=1, help="Steps of the attack, if it takes steps.")] = 40,
     train: Annotated[
         str | None,
-        typer.Option(
-            "--train", "--train-data", help="The training data: then it is checked what the model gives away about it."
-        ),
+        typer.Option(help="The training data: then it is checked what the model gives away about it."),
     ] = None,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
     budget: Annotated[

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 _OLD = {
-    "audit": {"--minutes": "--budget"},
+    "audit": {"--minutes": "--budget", "--train-data": "--train"},
     "attack": {"--eps": "--radius", "--attack": "--method"},
     "extract": {"--attack": "--method"},
     "govern advise": {"--batch": "--batch-size"},
