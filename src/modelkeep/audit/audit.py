@@ -17,6 +17,7 @@ from modelkeep.audit.journal import Journal
 from modelkeep.audit.plan import Check, Plan, Step, make_plan, not_run
 from modelkeep.audit.sources import Sources
 from modelkeep.audit.texts import for_texts
+from modelkeep.audit.verdict import Verdict, decide
 from modelkeep.core import progress
 from modelkeep.core.adapter import owner_of
 from modelkeep.core.data import Data
@@ -140,8 +141,14 @@ class Audit(Result, kind="audit"):
         found = [finding for section in self.sections for finding in section.findings]
         return tuple(sorted(found, key=lambda finding: (RANK[finding.severity], finding.skipped, -finding.weight)))
 
+    @property
+    def verdict(self) -> Verdict:
+        """The one line that a manager reads."""
+        return decide(self.findings, stopped=self.stopped)
+
     def rows(self) -> list[tuple[str, str]]:
         return [
+            ("verdict", self.verdict.line),
             *((measure.name, str(measure.estimate)) for measure in self.headline),
             *((finding.severity, finding.title) for finding in self.findings),
         ]
@@ -157,12 +164,14 @@ def audit(
     name: str = "",
     sources: Sources | None = None,
     journal: Journal | None = None,
+    plan: Plan | None = None,
 ) -> Audit:
     """Run the checks that fit on `data`; with `train`, also those of training data.
 
-    `sources` are the names by which a command line finds the model and the data again. A `journal` keeps each finished
-    check, so that an audit that was killed goes on where it was. Ctrl-C ends the audit, not the program: what was
-    finished is in the result, which says that it was `stopped`.
+    The `plan` is made here unless it is given (`plan_audit`). `sources` are the names by which a command line finds
+    the model and the data again. A `journal` keeps each finished check, so that an audit that was killed goes on where
+    it was. Ctrl-C ends the audit, not the program: what was finished is in the result, which says that it was
+    `stopped`.
 
     >>> import torch
     >>> from modelkeep import datasets
@@ -176,7 +185,7 @@ def audit(
     settings = settings if settings is not None else Settings()
     sources = sources if sources is not None else Sources()
     with measured(seed, model.fingerprint(), data.fingerprint(), model.warnings) as provenance:
-        plan = plan_audit(model, data, settings, train=train, sources=sources)
+        plan = plan if plan is not None else plan_audit(model, data, settings, train=train, sources=sources)
         done, stopped = _run(plan, model, data, train, seed, journal if journal is not None else Journal(None))
         sections = [_finish(section, sources) for section in _in_order(settings, plan, done)]
         found = Audit(

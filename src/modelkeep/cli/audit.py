@@ -21,6 +21,7 @@ from modelkeep.cli.model_options import (
 
 if TYPE_CHECKING:
     from modelkeep.audit import Audit
+    from modelkeep.audit.plan import Plan
 
 Out = Annotated[Path, typer.Option(help="The folder for report.html and run.json.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print run.json instead of the summary.")]
@@ -72,6 +73,7 @@ def audit(
     """
     from modelkeep.audit import Settings
     from modelkeep.audit import audit as run_audit
+    from modelkeep.audit.audit import plan_audit
     from modelkeep.audit.journal import Journal
     from modelkeep.audit.sources import Sources
     from modelkeep.cli.checks import check_out
@@ -83,6 +85,8 @@ def audit(
     members = None if train is None else read_like(examined, train, options.description(model), part="train")
     sources = Sources(model, data, train or "", options.repeat())
     journal = Journal(out / "unfinished-audit")
+    plan = plan_audit(loaded, examined, settings, train=members, sources=sources)
+    show_plan(plan)
     with progress.show():
         result = run_audit(
             loaded,
@@ -93,6 +97,7 @@ def audit(
             name=Path(model).name,
             sources=sources,
             journal=journal,
+            plan=plan,
         )
     conclude(result, out, as_json)
     if result.stopped:
@@ -100,6 +105,22 @@ def audit(
         raise typer.Exit(ExitCode.STOPPED)
     journal.remove()
     raise typer.Exit(_judge(result, fail_on))
+
+
+def show_plan(plan: Plan) -> None:
+    """Say on standard error what will run, about how long each check takes, and what will not run and why."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(stderr=True)
+    table = Table(title=f"The plan: about {plan.seconds:.0f} s of {60 * plan.minutes:.0f} s", title_justify="left")
+    for column in ("check", "depth", "estimate"):
+        table.add_column(column, justify="right" if column == "estimate" else "left")
+    for step in plan.steps:
+        table.add_row(step.name, step.depth or "–", f"{step.seconds:.1f} s")
+    console.print(table)
+    for step in plan.left_out:
+        console.print(f"  not run: [bold]{step.name}[/bold]. {step.why}", highlight=False)
 
 
 def read_minutes(text: str) -> float:
@@ -136,8 +157,9 @@ def _judge(result: Audit, fail_on: FailOn) -> ExitCode:
 
 
 def conclude(result: Audit, out: Path, as_json: bool) -> None:
-    """Write the report; say where it is and its three most important lines."""
+    """Write the report; say the verdict, the three most important findings and where the report is."""
     from rich.console import Console
+    from rich.markup import escape
 
     from modelkeep.audit import audit_page
     from modelkeep.cli.output import show_files
@@ -148,7 +170,11 @@ def conclude(result: Audit, out: Path, as_json: bool) -> None:
         return
     colours = {"high": "red", "medium": "yellow", "low": "blue", "unclear": "dim", "good": "green"}
     console = Console()
-    show_files(console, written, "report")
+    verdict = result.verdict
+    console.print(f"\n[bold {colours[verdict.level]}]{escape(verdict.line)}[/]")
     for finding in result.findings[:3]:
         colour = colours[finding.severity]
-        console.print(f"  [{colour}]{finding.severity:>7}[/{colour}]  [bold]{finding.title}.[/bold] {finding.measured}")
+        console.print(
+            f"  [{colour}]{finding.severity:>7}[/]  [bold]{escape(finding.title)}.[/] {escape(finding.measured)}"
+        )
+    show_files(console, written, "report")
