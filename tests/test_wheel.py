@@ -108,7 +108,7 @@ def test_the_core_runs_alone(empty: Path, tmp_path: Path) -> None:
     modelkeep = str(empty / "modelkeep")
     assert _run([modelkeep, "version"], tmp_path).strip() == __version__
     assert "Usage: modelkeep" in _run([modelkeep, "--help"], tmp_path)
-    assert "report.html" in _run([modelkeep, "demo"], tmp_path)
+    assert "report.html" in _run([modelkeep, "demo", "--budget", "5s"], tmp_path)
     audit = [modelkeep, "audit", "modelkeep-out/digits.safetensors", "--data", "digits", "--examples", "30"]
     assert json.loads(_run([*audit, "--out", "again", "--json"], tmp_path))["headline"]
     offered = _run([modelkeep, "doctor"], tmp_path).split("One install would add")[1]

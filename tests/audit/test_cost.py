@@ -58,7 +58,7 @@ def test_the_pace_of_a_network_grows_with_its_size(subject: tuple[Model, Data]) 
     pace = measure_pace(model, data)
     assert 0 < pace.per_pass < 10
     assert 0 < pace.per_product < 1e-3
-    assert pace.seconds(Cost(2, 3, seconds=7.0)) == pytest.approx(2 * pace.per_pass + 3 * pace.per_product + 7)
+    assert pace.seconds(Cost(2, 3, seconds=7.0)) == pytest.approx(2 * pace.per_pass + 3 * pace.per_product + 7.5)
 
 
 def test_a_model_that_only_answers_is_asked_once() -> None:

@@ -25,7 +25,7 @@ def modelkeep(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     folder = tmp_path_factory.mktemp("demo")
-    return folder, modelkeep("demo", folder=folder)
+    return folder, modelkeep("demo", "--budget", "10s", folder=folder)
 
 
 def test_the_demo_leaves_a_report_and_says_what_matters(demo: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -34,7 +34,9 @@ def test_the_demo_leaves_a_report_and_says_what_matters(demo: tuple[Path, subpro
     assert str(folder / "modelkeep-out" / "report.html") in run.stdout
     severities = [line.split()[0] for line in run.stdout.splitlines() if line.startswith("  ")]
     assert severities[:1] == ["high"] or severities[:1] == ["medium"]
-    assert "training: 460/460" in run.stderr  # progress, for the person who waits
+    assert "Do not ship: " in run.stdout or "Ship with care: " in run.stdout
+    assert "The plan: about" in run.stderr
+    assert "PGD: 247/247" in run.stderr  # progress, for the person who waits
     record = json.loads((folder / "modelkeep-out" / "run.json").read_text())
     assert record["headline"][0]["estimate"]["value"] > 0.9
 

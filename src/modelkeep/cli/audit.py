@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from modelkeep.audit.plan import Plan
 
 Out = Annotated[Path, typer.Option(help="The folder for report.html and run.json.")]
+Budget = Annotated[
+    str, typer.Option(help="The time for all checks, such as 90s, 10m or 2h: cheap ones first, deeper with more.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print run.json instead of the summary.")]
 
 
@@ -51,9 +54,7 @@ def audit(
         typer.Option(help="The training data: then it is checked what the model gives away about it."),
     ] = None,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
-    budget: Annotated[
-        str, typer.Option(help="The time for all checks, such as 90s, 10m or 2h: cheap ones first, deeper with more.")
-    ] = "10m",
+    budget: Budget = "10m",
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
     fail_on: Annotated[

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints, overload
+from shlex import quote, split
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_type_hints, overload
 
 import typer
 
@@ -110,6 +110,23 @@ class ModelOptions:
             values = given if isinstance(given, list) else [] if given is None else [given]
             told += [f"--{each.name.replace('_', '-')} {quote(str(value))}" for value in values]
         return " ".join(told)
+
+    @classmethod
+    def of_data(cls, options: str) -> Self:
+        """What the options that `repeat` gave say about the data; what they say about the model is left out.
+
+        >>> ModelOptions.of_data("--classes cat,dog --label kind --ignore id --ignore name").repeat()
+        '--label kind --ignore id --ignore name'
+        """
+        words = split(options)
+        given: dict[str, Any] = {}
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            name = option.removeprefix("--").replace("-", "_")
+            if name == "ignore":
+                given.setdefault(name, []).append(value)
+            elif name in _OF_TABLES or name == "device":
+                given[name] = value
+        return cls(**given)
 
     def said(self) -> Description:
         """What was said here."""

@@ -10,7 +10,7 @@ from modelkeep.core.model import Model
 
 
 def digits_cnn(*, device: str | torch.device = "cpu") -> Model:
-    """A small CNN for scikit-learn's digits: 13,706 parameters, trained on the train part as `modelkeep demo` does."""
+    """A small CNN for scikit-learn's digits: 13,706 parameters, trained on the train part. `demo` audits it."""
     return _load("digits_cnn", device)
 
 
