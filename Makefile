@@ -58,6 +58,7 @@ check: setup
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@echo "== docs/tutorials"; $(BIN)/python tools/run_notebooks.py
 
 docs: setup
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

@@ -27,6 +27,8 @@ _ENABLES = {
     "rl": "agents of reinforcement learning, and completing them (MinAtar, Atari, Doom)",
     "completion": "the search for models that are hard to complete",
     "scale": "running studies on a Ray cluster",
+    "mlflow": "logging results to MLflow",
+    "wandb": "logging results to Weights & Biases",
     "docs": "building this documentation",
     "bench": "measuring against peer libraries with `make bench`",
     "dev": "the tests and checks of `make test`",
