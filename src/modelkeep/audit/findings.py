@@ -31,6 +31,15 @@ class Outcomes:
 
 
 @dataclass(frozen=True)
+class Ruled:
+    """What a policy made of a finding: the severity that it had, the rule in words, and whether it is ignored."""
+
+    before: Severity
+    rule: str
+    ignored: bool = False
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that a person should know: what was measured, what it means, what to do.
 
@@ -38,7 +47,8 @@ class Finding:
     how many examples he asked it for in all. `command` and `python` repeat the measurement and `fix` is the command
     that mends it; there MODEL, DATA and TRAIN stand for what the audit was given, which fills them in. `taxonomy`
     holds ids of public taxonomies; the audit looks them up by the finding's id. `weight` orders findings of one
-    severity. `partial` says what was not looked at: such a finding is never good.
+    severity. `partial` says what was not looked at: such a finding is never good. `ruled` is there where a policy
+    changed it.
     """
 
     id: str
@@ -57,12 +67,23 @@ class Finding:
     fix: str = ""
     partial: str = ""
     skipped: bool = False
+    ruled: Annotated[Ruled | None, Field(exclude_if=not_)] = None
     outcomes: Annotated[Outcomes | None, Field(exclude_if=not_)] = field(default=None, repr=False)
     evidence: Annotated[tuple[Picture, ...], Field(exclude_if=not_)] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.partial and self.severity == "good":
             object.__setattr__(self, "severity", "unclear")
+
+    @property
+    def check(self) -> str:
+        """The part of its id before the first point, which all findings of one kind share."""
+        return self.id.partition(".")[0]
+
+    @property
+    def ignored(self) -> bool:
+        """Whether a policy says that it holds nothing up."""
+        return self.ruled is not None and self.ruled.ignored
 
     @property
     def status(self) -> Status:
