@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import UTC, datetime
+from math import inf
 from operator import not_
 from time import monotonic
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import Field
 
@@ -77,12 +78,25 @@ class Settings:
         if not self.radii or list(self.radii) != sorted(set(self.radii)) or not self.radii[0] > 0:
             raise bad_parameter("Settings", "radii", "rising numbers above 0", self.radii)
 
+    @classmethod
+    def read(cls, told: Mapping[str, Any], *, checks: tuple[str, ...]) -> Self:
+        """The settings that a stored audit tells, for these checks."""
+        known = {each.name for each in fields(cls)}
+        kept = {name: tuple(v) if isinstance(v, list) else v for name, v in told.items() if name in known}
+        return cls(**{**kept, "checks": checks})
+
     def list_checks(self) -> dict[str, Check]:
         """The checks by their names, in the order in which a person reads them; an unknown name is refused."""
         known = declarations("check")
         every = (*(name for name in ORDER if name in known), *(name for name in known if name not in ORDER))
         kinds = {name: find("check", name).load() for name in (every if self.checks is None else self.checks)}
         return {name: kind(**self._for(kind)) for name, kind in kinds.items()}
+
+    def prepare_checks(self, model: Model, *, train: Data | None, sources: Sources) -> dict[str, Check]:
+        """The checks as they run on this model, with the training data and the model's file where they want them."""
+        checks = _give(self.list_checks(), {"train": train, "file": sources.model_file})
+        texts = model.nest is not None and model.nest.tokens is not None
+        return {name: for_texts(name, check) for name, check in checks.items()} if texts else checks
 
     def _for(self, kind: type) -> dict[str, Any]:
         own = {each.name for each in fields(self)}
@@ -211,12 +225,8 @@ def plan_audit(
 ) -> Plan:
     """What an audit with these settings would run, and how long it would take."""
     model.require_fit(data)
-    given = {"train": train, "file": None if sources is None else sources.model_file}
-    checks = _give(settings.list_checks(), given)
-    pace = measure_pace(model, data)
-    if model.nest is not None and model.nest.tokens is not None:
-        checks = {name: for_texts(name, check) for name, check in checks.items()}
-    return make_plan(checks, model, data, pace, minutes=settings.minutes, first=ORDER)
+    checks = settings.prepare_checks(model, train=train, sources=sources if sources is not None else Sources())
+    return make_plan(checks, model, data, measure_pace(model, data), minutes=settings.minutes, first=ORDER)
 
 
 def _run(
@@ -231,7 +241,7 @@ def _run(
             began = monotonic()
             try:
                 kept = journal.recall(step, model, data, train, seed)
-                section = kept.section or kept.keep(_run_step(step, model, data, seed, max(1.0, ends - began)))
+                section = kept.section or kept.keep(run_step(step, model, data, seed, max(1.0, ends - began)))
             except KeyboardInterrupt:
                 return done, True
             done[step.name] = section, Timed(step.name, step.seconds, monotonic() - began, step.depth)
@@ -239,7 +249,8 @@ def _run(
     return done, False
 
 
-def _run_step(step: Step, model: Model, data: Data, seed: int, seconds: float) -> Section:
+def run_step(step: Step, model: Model, data: Data, seed: int, seconds: float = inf) -> Section:
+    """The section of one check; one that says so where the seconds were over."""
     try:
         with progress.limit(seconds):
             return replace(step.check(model, data, seed=seed), check=step.name)

@@ -18,6 +18,7 @@ from modelkeep.cli.model_options import (
     read_like,
     with_model_options,
 )
+from modelkeep.cli.study import Processes
 
 if TYPE_CHECKING:
     from modelkeep.audit import Audit
@@ -28,6 +29,14 @@ Budget = Annotated[
     str, typer.Option(help="The time for all checks, such as 90s, 10m or 2h: cheap ones first, deeper with more.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print run.json instead of the summary.")]
+
+
+class EngineName(StrEnum):
+    """Where the checks run: one after another in this process, in several processes, or on a Ray cluster."""
+
+    here = "here"
+    local = "local"
+    ray = "ray"
 
 
 class FailOn(StrEnum):
@@ -55,6 +64,10 @@ def audit(
     ] = None,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
     budget: Budget = "10m",
+    engine: Annotated[
+        EngineName, typer.Option(help="Where the checks run: here, in local processes, or on Ray.")
+    ] = EngineName.here,
+    processes: Processes = None,
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
     fail_on: Annotated[
@@ -77,7 +90,10 @@ def audit(
     from modelkeep.audit.audit import plan_audit
     from modelkeep.audit.journal import Journal
     from modelkeep.audit.sources import Sources
+    from modelkeep.cli.audit_trials import run_elsewhere
     from modelkeep.cli.checks import check_out
+    from modelkeep.cli.study import EngineName as StudyEngine
+    from modelkeep.cli.study import engine_for
     from modelkeep.core import progress
 
     check_out(out)
@@ -89,6 +105,18 @@ def audit(
     plan = plan_audit(loaded, examined, settings, train=members, sources=sources)
     show_plan(plan)
     with progress.show():
+        if engine is not EngineName.here:
+            run_elsewhere(
+                plan,
+                loaded,
+                examined,
+                settings,
+                sources,
+                train=members,
+                journal=journal,
+                engine=engine_for(StudyEngine(engine.value), processes),
+                seed=seed,
+            )
         result = run_audit(
             loaded,
             examined,

@@ -112,20 +112,22 @@ class ModelOptions:
         return " ".join(told)
 
     @classmethod
-    def of_data(cls, options: str) -> Self:
-        """What the options that `repeat` gave say about the data; what they say about the model is left out.
+    def read(cls, options: str, *, only_data: bool = False) -> Self:
+        """What the options that `repeat` gave say; with `only_data` without what they say about the model.
 
-        >>> ModelOptions.of_data("--classes cat,dog --label kind --ignore id --ignore name").repeat()
+        >>> ModelOptions.read("--classes cat,dog --label kind --ignore id --ignore name", only_data=True).repeat()
         '--label kind --ignore id --ignore name'
         """
         words = split(options)
         given: dict[str, Any] = {}
         for option, value in zip(words[::2], words[1::2], strict=True):
             name = option.removeprefix("--").replace("-", "_")
+            if only_data and name not in (*_OF_TABLES, "device"):
+                continue
             if name == "ignore":
                 given.setdefault(name, []).append(value)
-            elif name in _OF_TABLES or name == "device":
-                given[name] = value
+            else:
+                given[name] = Path(value) if name in _PATHS else value
         return cls(**given)
 
     def said(self) -> Description:
@@ -159,6 +161,7 @@ class ModelOptions:
         )
 
 
+_PATHS = ("describe", "weights", "processor", "tokenizer")
 _OF_TABLES = ("label", "ignore", "missing", "positive", "text")
 
 
