@@ -42,8 +42,8 @@ SYNONYMS = {
 SAME = {
     "--again": (), "--arguments": (), "--batch-size": (), "--bounds": (), "--cache": (), "--classes": (),
     "--config": (), "--data": ("certify verify", "govern demo", "govern draft", "govern serve", "privacy"),
-    "--device": (),
-    "--engine": ("audit",), "--epochs": ("privacy",), "--guarantee": (), "--ignore": (), "--input-shape": (), "--label": (),
+    "--device": (), "--engine": ("audit",),
+    "--epochs": ("privacy",), "--guarantee": (), "--ignore": (), "--input-shape": (), "--label": (),
     "--mean": (), "--missing": (), "--norm": (), "--patience": (), "--processes": (), "--radius": (), "--seed": (),
     "--std": (), "--text": (), "--tokenizer": (), "--train": ("audit",), "--weights": ("certify verify",),
 }  # fmt: skip

@@ -82,8 +82,10 @@ class Settings:
     def read(cls, told: Mapping[str, Any], *, checks: tuple[str, ...]) -> Self:
         """The settings that a stored audit tells, for these checks."""
         known = {each.name for each in fields(cls)}
-        kept = {name: tuple(v) if isinstance(v, list) else v for name, v in told.items() if name in known}
-        return cls(**{**kept, "checks": checks})
+        kept: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in told.items() if name in known
+        }
+        return cls(**(kept | {"checks": checks}))
 
     def list_checks(self) -> dict[str, Check]:
         """The checks by their names, in the order in which a person reads them; an unknown name is refused."""
