@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from modelkeep.audit.cost import Cost
-from modelkeep.audit.findings import Finding, Section
+from modelkeep.audit.evidence import SHOWN, can_be_shown, show
+from modelkeep.audit.findings import Finding, Outcomes, Section
 from modelkeep.audit.guessing import judge_guessing
 from modelkeep.core import plots
 from modelkeep.core.data import Data
@@ -42,16 +45,35 @@ class CheckAccuracy:
             f"Bars with the recall of {len(shown)} classes",
             "How much of each class is recognised, the weakest first. The whisker is the 95 % interval.",
         )
+        finding = judge_guessing(accuracy, counts.tolist(), data.classes) or _verdict(accuracy, worst_name, worst)
+        finding = replace(
+            finding,
+            value=Measure("accuracy", accuracy),
+            access="labels",
+            queries=len(data),
+            outcomes=Outcomes.of(data, right),
+            evidence=_mistakes(model, data, right) if finding.severity in ("high", "medium") else (),
+        )
         return Section(
             "Is it right?",
             "The model's own answers on data with known labels.",
             (Measure("accuracy", accuracy), Measure(f"recall of its weakest class, '{worst_name}'", worst)),
-            (
-                *_untrained(model),
-                judge_guessing(accuracy, counts.tolist(), data.classes) or _verdict(accuracy, worst_name, worst),
-            ),
+            (*_untrained(model), finding),
             (picture,),
         )
+
+
+def _mistakes(model: Model, data: Data, right: torch.Tensor) -> tuple[Picture, ...]:
+    """Pictures that it gets wrong, of the weakest classes first."""
+    recall = {label: float(right[data.y == label].double().mean()) for label in set(data.y.tolist())}
+    wrong = sorted(torch.nonzero(~right).flatten().tolist(), key=lambda i: recall[int(data.y[i])])[:SHOWN]
+    if not wrong or not can_be_shown(data.input_shape):
+        return ()
+    x = data.rows(wrong)
+    pairs = zip(data.y[wrong].tolist(), model.predict(x).tolist(), strict=True)
+    titles = [f"{data.classes[own]}, seen as {data.classes[said]}" for own, said in pairs]
+    caption = "Examples that it gets wrong, of the weakest classes first."
+    return show(x, titles, f"{len(wrong)} examples that it gets wrong", caption, model.bounds)
 
 
 def _untrained(model: Model) -> tuple[Finding, ...]:

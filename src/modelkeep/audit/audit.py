@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import Field
 
+from modelkeep.audit.again import repeatable
 from modelkeep.audit.cost import measure_pace
 from modelkeep.audit.findings import RANK, Finding, Section
 from modelkeep.audit.journal import Journal
@@ -33,6 +34,7 @@ from modelkeep.report.taxonomy import classify
 # The order in which a person reads them; those of other packages follow.
 ORDER = (
     "accuracy",
+    "leak",
     "calibration",
     "robustness",
     "corruptions",
@@ -255,7 +257,7 @@ def run_step(step: Step, model: Model, data: Data, seed: int, seconds: float = i
     """The section of one check; one that says so where the seconds were over."""
     try:
         with progress.limit(seconds):
-            return replace(step.check(model, data, seed=seed), check=step.name)
+            return repeatable(step.check(model, data, seed=seed), step.name, step.check, seed)
     except OutOfTime as late:
         return not_run(replace(step, why=f"It was stopped when the budget was spent. {late}"))
 

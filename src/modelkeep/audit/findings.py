@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import not_
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
+import torch
 from pydantic import Field
 
+from modelkeep.core.data import Data
 from modelkeep.report.explanations import Explanations
 from modelkeep.report.measure import Measure
 from modelkeep.report.picture import Picture
@@ -28,6 +30,11 @@ class Outcomes:
 
     examples: str
     well: str
+
+    @classmethod
+    def of(cls, data: Data, well: torch.Tensor) -> Self:
+        """The outcomes of these examples; `well: (n,)` says which came out well."""
+        return cls(data.fingerprint(), "".join("01"[each] for each in well.tolist()))
 
 
 @dataclass(frozen=True)

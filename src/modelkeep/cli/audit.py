@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,6 +64,9 @@ def audit(
         typer.Option(help="The training data: then it is checked what the model gives away about it."),
     ] = None,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
+    check: Annotated[
+        list[str] | None, typer.Option(help="Only this check, by its name in `modelkeep methods check`; repeat it.")
+    ] = None,
     budget: Budget = "10m",
     engine: Annotated[
         EngineName, typer.Option(help="Where the checks run: here, in local processes, or on Ray.")
@@ -98,6 +102,7 @@ def audit(
 
     check_out(out)
     settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, minutes=read_minutes(budget))
+    settings = replace(settings, checks=tuple(check)) if check else settings
     loaded, examined = model_and_data(model, data, options, train)
     members = None if train is None else read_like(examined, train, options.description(model), part="train")
     sources = Sources(model, data, train or "", options.repeat())
