@@ -257,7 +257,10 @@ def test_ctrl_c_ends_the_audit_with_what_was_finished(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(CheckInfluence, "__call__", stop)
     x = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
-    model = Model(nn.Linear(3, 2), input_shape=(3,), classes=2)
+    layer = nn.Linear(3, 2)
+    layer.weight.data = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0]])  # about as many of each class
+    layer.bias.data.zero_()
+    model = Model(layer, input_shape=(3,), classes=2)
     data = Data(x, model.predict(x), model.classes)
     found = audit(model, data, Settings(checks=("influence", "accuracy")), seed=0)
     assert found.stopped
