@@ -17,6 +17,7 @@ from matplotlib.image import imread
 from modelkeep.core import plots
 from modelkeep.core.errors import InputError
 from modelkeep.core.results import Estimate
+from modelkeep.core.svg import svg_text
 
 
 def noise(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -60,11 +61,13 @@ def test_the_size_in_inches_is_kept(tmp_path: Any) -> None:
     assert imread(path).shape[:2] == (240, 360)
 
 
-def test_a_data_uri_holds_the_png() -> None:
-    figure = pictures()["bars"]
-    head, body = plots.data_uri(figure).split(",")
-    assert head == "data:image/png;base64"
-    assert base64.b64decode(body, validate=True) == plots.png_bytes(figure)
+def test_a_data_uri_holds_the_png_of_pictures_and_the_svg_of_a_chart() -> None:
+    for name, figure in pictures().items():
+        chart = name in ("curve", "bars")
+        head, body = plots.data_uri(figure).split(",")
+        assert head == ("data:image/svg+xml;base64" if chart else "data:image/png;base64")
+        found = base64.b64decode(body, validate=True)
+        assert found == (svg_text(figure).encode() if chart else plots.png_bytes(figure))
 
 
 def test_no_global_state_is_touched() -> None:
@@ -137,18 +140,18 @@ def test_a_matrix_names_its_rows_and_columns_and_is_white_at_zero() -> None:
 
 def test_a_curve_goes_through_the_values_and_its_band_spans_the_intervals() -> None:
     estimates = [Estimate(0.5, 0.4, 0.7, 9), Estimate(0.3, 0.1, 0.35, 9)]
-    ax = plots.curve([1.0, 2.0], {"only": estimates}).axes[0]
+    drawn = plots.curve([1.0, 2.0], {"only": estimates})
+    ax = drawn.axes[0]
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), [[1, 0.5], [2, 0.3]])
     corners = {tuple(corner) for corner in ax.collections[0].get_paths()[0].vertices.tolist()}  # type: ignore[union-attr]
     assert {(1.0, 0.4), (1.0, 0.7), (2.0, 0.1), (2.0, 0.35)} <= corners
-    assert ax.get_legend() is None
+    assert drawn.legends == []
 
 
 def test_several_curves_have_a_legend_and_different_colours() -> None:
-    ax = pictures()["curve"].axes[0]
-    legend = ax.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["PGD", "noise"]
+    drawn = pictures()["curve"]
+    ax = drawn.axes[0]
+    assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["PGD", "noise"]
     assert len({line.get_color() for line in ax.lines}) == 2
 
 
@@ -159,6 +162,8 @@ def test_bars_are_as_long_as_the_values_and_whiskers_as_the_intervals() -> None:
     assert [list(line.get_xdata()) for line in ax.lines] == [[0.8, 0.95], [0.0, 0.2]]  # type: ignore[arg-type]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["clean", "attacked"]
     assert ax.yaxis_inverted(), "the first is at the top"
+    pair = [bar.get_facecolor() for bar in plots.bars(estimates, colours=plots.PAIR).axes[0].patches]
+    assert [matplotlib.colors.to_hex(colour).upper() for colour in pair] == list(plots.PAIR)
     assert [text.get_text() for text in ax.texts] == ["0.9", "0.1"]
 
 

@@ -61,7 +61,7 @@ def test_another_slice_shows_another_picture(page: Path, tmp_path: Path) -> None
         # With the keyboard: the picker is one stop, and the arrows choose.
         browser.find_element(By.ID, "slice-2").send_keys(Keys.ARROW_RIGHT)
         assert browser.execute_script(SHOWN) == ["at-3 What the strongest units at linear1_relu stand for"]
-        heads = browser.find_elements(By.CSS_SELECTOR, "#at-3 .units th")
+        heads = browser.find_elements(By.CSS_SELECTOR, "#at-3 .units thead th")
         assert [head.text for head in heads] == ["strongest", "class '3'", "class '8'", "class '3' rather than '8'"]
         bars = browser.execute_script(
             "return [...document.querySelectorAll('#at-3 .bar')].map(b => [b.className, b.offsetWidth])"

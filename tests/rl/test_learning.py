@@ -101,7 +101,7 @@ def test_each_level_is_judged_by_itself() -> None:
     assert learned.last.mean_return.value == 4.0
     assert learned.environment == "once+thrice"
     assert ("at the end, thrice", str(learned.last.levels["thrice"])) in learned.rows()
-    assert [text.get_text() for text in learned.draw().axes[0].get_legend().get_texts()] == ["once", "thrice"]  # type: ignore[union-attr]
+    assert [text.get_text() for text in learned.draw().legends[0].get_texts()] == ["once", "thrice"]
 
 
 @pytest.mark.parametrize("levels", [[], [Paid("once"), Paid("once", 3)]], ids=["none", "one twice"])

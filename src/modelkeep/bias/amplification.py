@@ -105,7 +105,9 @@ class Amplification(Result, kind="amplification"):
         for c in sorted(order):
             shares[f"{self.classes[c]}: labels"] = self.labelled[c]
             shares[f"{self.classes[c]}: predictions"] = self.predicted[c]
-        return plots.bars(shares, title="What occurs and what is predicted", x_label="share of the examples")
+        return plots.bars(
+            shares, title="What occurs and what is predicted", x_label="share of the examples", colours=plots.PAIR
+        )
 
 
 @declare("measurement", "amplification", access="weights", paper="Leino2022, definition 9.1")

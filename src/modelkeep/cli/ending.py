@@ -14,6 +14,7 @@ import typer
 
 from modelkeep.cli.usage import UsageError, explain_usage, given_options
 from modelkeep.cli.vocabulary import rename_old_options
+from modelkeep.core import progress
 from modelkeep.core.errors import InputError, ModelKeepError, PredictionError
 
 
@@ -37,7 +38,7 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         # Not `app()`, which makes exit codes and boxes of its own.
-        with command.make_context("modelkeep", given) as context:
+        with progress.command(), command.make_context("modelkeep", given) as context:
             command.invoke(context)
         return ExitCode.DONE
     except typer.Exit as left:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from modelkeep.core.errors import InputError, bad_parameter
+from modelkeep.core.svg import is_chart, svg_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+PAIR = ("#9CCBE6", "#0072B2")
+"""A light and a dark shade of one hue, for two that belong together: before and after, labels and predictions."""
 INK, MUTED, FAINT = "#222222", "#666666", "#E6E6E6"
+_LEGEND = 44  # letters that fit side by side
 DIVERGING = "RdBu_r"  # blue below 0, white at 0, red above: also safe
 
 
@@ -152,18 +156,31 @@ def curve(
         ax.fill_between(x, [e.low for e in estimates], [e.high for e in estimates], color=colour, alpha=0.18, lw=0)
         ax.plot(x, [e.value for e in estimates], color=colour, lw=2, marker="o", ms=4, label=name)
     if len(series) > 1:
-        ax.legend(frameon=False, fontsize=9, labelcolor=INK)
+        legend(drawn, ax)
     return drawn
 
 
-def bars(estimates: Mapping[str, Estimate], *, title: str = "", x_label: str = "") -> Figure:
-    """A bar per named estimate, the first at the top, with its interval as a whisker and its value beside it."""
+def legend(drawn: Figure | SubFigure, ax: Axes) -> None:
+    """The names of what `ax` shows, below it, where they hide nothing and are not cut."""
+    handles, names = ax.get_legend_handles_labels()
+    columns = max(1, min(len(names), _LEGEND // max(map(len, names))))
+    look = {"frameon": False, "fontsize": 9, "labelcolor": INK}
+    drawn.legend(handles, names, loc="outside lower left", ncols=columns, **look)
+
+
+def bars(
+    estimates: Mapping[str, Estimate], *, title: str = "", x_label: str = "", colours: Sequence[str] = PALETTE[:1]
+) -> Figure:
+    """A bar per named estimate, the first at the top, with its interval as a whisker and its value beside it.
+
+    The bars take the `colours` in turn: a `PAIR` where each two of them belong together.
+    """
     if not estimates:
         raise bad_parameter("bars", "estimates", "at least one named estimate", estimates)
     drawn = figure(height=1.0 + 0.38 * len(estimates))
     ax = axes(drawn, title, x_label, grid="x")
     for row, estimate in enumerate(estimates.values()):
-        ax.barh(row, estimate.value, height=0.62, color=PALETTE[0], alpha=0.85)
+        ax.barh(row, estimate.value, height=0.62, color=colours[row % len(colours)])
         ax.plot([estimate.low, estimate.high], [row, row], color=INK, lw=1.4, marker="|", ms=7, solid_capstyle="butt")
         end = max(estimate.high, estimate.value, 0.0)
         label = f"{estimate.value:.3g}"
@@ -200,7 +217,9 @@ def png_bytes(figure: Figure) -> bytes:
 
 
 def data_uri(figure: Figure) -> str:
-    """The figure as the `src` of an image in an HTML page that needs no other file."""
+    """The figure as the `src` of an image in an HTML page that needs no other file: a chart is SVG, all else is PNG."""
+    if is_chart(figure):
+        return "data:image/svg+xml;base64," + base64.b64encode(svg_text(figure).encode()).decode("ascii")
     return "data:image/png;base64," + base64.b64encode(png_bytes(figure)).decode("ascii")
 
 

@@ -57,6 +57,7 @@ class Watcher(Protocol):
 
 
 _watcher: ContextVar[Watcher | None] = ContextVar("modelkeep_progress", default=None)
+_command: ContextVar[float | None] = ContextVar("modelkeep_command", default=None)
 _deadline: ContextVar[float | None] = ContextVar("modelkeep_deadline", default=None)
 
 
@@ -79,6 +80,22 @@ def task(name: str, total: float | None = None) -> Iterator[Task]:
     finally:
         if watcher is not None:
             watcher.closed(opened)
+
+
+@contextmanager
+def command() -> Iterator[None]:
+    """Say that a person started all of the block as one command, so that its whole time can be told."""
+    token = _command.set(time.monotonic())
+    try:
+        yield
+    finally:
+        _command.reset(token)
+
+
+def command_seconds() -> float | None:
+    """How long the command runs by now; None where none was started."""
+    started = _command.get()
+    return None if started is None else time.monotonic() - started
 
 
 @contextmanager

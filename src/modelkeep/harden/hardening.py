@@ -69,7 +69,7 @@ class Hardened(Result, kind="hardened"):
             "attacked, before": self.attacked_before,
             "attacked, after": self.attacked_after,
         }
-        return plots.bars(named, title=f"{self.method}: {self.verdict}", x_label="accuracy")
+        return plots.bars(named, title=f"{self.method}: {self.verdict}", x_label="accuracy", colours=plots.PAIR)
 
 
 def harden(

@@ -90,6 +90,16 @@ class AtSlice:
     sheet: Annotated[Picture | None, Field(exclude_if=not_)] = field(default=None, repr=False)
 
     @property
+    def figures(self) -> Table:
+        """The quantities in figures."""
+        rows = []
+        for each in self.quantities:
+            gap = "no baseline" if each.gap is None else f"{each.gap.value:.2g}"
+            interval = f"{each.value.low:.3g} to {each.value.high:.3g}"
+            rows.append([each.quantity, f"{each.value.value:.3g}", interval, gap])
+        return Table(rows, header=("quantity", "mean value", "95 % interval", "efficiency gap"))
+
+    @property
     def largest_word(self) -> float:
         """The end of the scale that all words of this slice share."""
         return max((abs(value) for text in self.texts for row in text.values for value in row), default=0.0)

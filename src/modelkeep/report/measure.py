@@ -15,6 +15,16 @@ class Measure:
     estimate: Estimate
 
 
+def points(difference: float) -> str:
+    """A difference of two shares in percentage points, with its sign.
+
+    >>> points(0.25), points(-0.001), points(0.0)
+    ('+25.0', '−0.1', '0.0')
+    """
+    told = f"{100 * difference:+.1f}"
+    return "0.0" if told in ("+0.0", "-0.0") else told.replace("-", "−")
+
+
 def percent(share: float) -> str:
     """A share as a person reads it; never 0 % or 100 % for what is not exactly that.
 

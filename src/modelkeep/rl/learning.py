@@ -99,7 +99,7 @@ class Learned(Result, kind="learned"):
             ax.fill_between(steps, [e.low for e in found], [e.high for e in found], color=colour, alpha=0.18, lw=0)
             ax.plot(steps, [e.value for e in found], color=colour, lw=2, label=level)
         if len(self.last.levels) > 1:
-            ax.legend(frameon=False, fontsize=9)
+            plots.legend(drawn, ax)
         return drawn
 
 

@@ -62,12 +62,12 @@ class Fitted(Result, kind="fitted"):
     def draw(self) -> Figure:
         """Train and held-out loss, and held-out accuracy, over the steps; a dotted line where the weights are from."""
         held_out = self.history[0].loss is not None
-        figure = plots.figure(9.6 if held_out else 5.0, 3.6)
+        figure = plots.figure(5.6, 6.4 if held_out else 3.6)
         steps = [row.step for row in self.history]
         for part, name in zip(
-            figure.subfigures(1, 2 if held_out else 1, squeeze=False).flat, ("loss", "accuracy"), strict=False
+            figure.subfigures(2 if held_out else 1, 1, squeeze=False).flat, ("loss", "accuracy"), strict=False
         ):
-            axis = plots.axes(part, name.capitalize(), "step")
+            axis = plots.axes(part, name.capitalize(), "step", name)
             if name == "loss":
                 axis.plot(steps, [row.train_loss for row in self.history], color=plots.MUTED, marker=".", label="train")
             if held_out:
@@ -76,7 +76,7 @@ class Fitted(Result, kind="fitted"):
                 axis.fill_between(steps, *bounds, color=colour, alpha=0.18, lw=0)
                 axis.plot(steps, [e.value for e in estimates], color=colour, marker="o", ms=4, label="held out")
                 axis.axvline(steps[self.best], color=plots.MUTED, linestyle=":", linewidth=1)
-            axis.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
+            plots.legend(part, axis)
         return figure
 
 

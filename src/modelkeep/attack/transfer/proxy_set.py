@@ -49,7 +49,7 @@ class ProxySet(Result, kind="proxy-set"):
         ax = plots.axes(drawn, "", "probability of the target's answer", "candidates")
         parts = [self.surest[mask].numpy() for mask in (self.chosen, ~self.chosen)]
         ax.hist(parts, bins=20, stacked=True, color=plots.PALETTE[:2], label=["chosen", "others"])
-        ax.legend(frameon=False)
+        plots.legend(drawn, ax)
         return drawn
 
 

@@ -71,7 +71,7 @@ class Exemplars(Result, kind="exemplars"):
             ax = plots.axes(drawn, f"Activation at {self.slice}", "percentile of the data", "activation")
             for i, percentiles in enumerate(self.percentiles.tolist()):
                 ax.plot(range(101), percentiles, color=plots.PALETTE[i % len(plots.PALETTE)], label=self.unit_name(i))
-            ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
+            plots.legend(drawn, ax)
             return drawn
         titles = [
             f"{self.unit_name(i)}: {self.classes[label]}, {value:.3g}"

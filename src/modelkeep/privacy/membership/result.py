@@ -151,7 +151,7 @@ def draw_roc(results: list[Membership]) -> Figure:
     ax.plot([smallest, 1], [smallest, 1], color=plots.MUTED, lw=1, ls=":", label="chance")
     ax.set(xlim=(smallest, 1), ylim=(smallest, 1.05))
     ax.grid(axis="both", color=plots.FAINT)
-    ax.legend(frameon=False, fontsize=9, labelcolor=plots.INK, loc="lower right")
+    plots.legend(drawn, ax)
     return drawn
 
 

@@ -62,7 +62,7 @@ class PrivatelyTrained(Result, kind="privately-trained"):
     def draw(self) -> Figure:
         """ε over the steps that were taken."""
         figure = plots.figure(5.0, 3.6)
-        axis = plots.axes(figure, f"ε at δ = {self.delta:.2g}", "step")
+        axis = plots.axes(figure, f"ε at δ = {self.delta:.2g}", "step", "ε")
         marks = sorted({max(1, round(self.steps * share / 10)) for share in range(1, 11)})
         spent = [epsilon_of(noise=self.noise, rate=self.rate, steps=n, delta=self.delta) for n in marks]
         axis.plot(marks, spent, color=plots.PALETTE[0], marker="o", ms=4)

@@ -88,11 +88,11 @@ class AuditedEpsilon(Result, kind="audited-epsilon"):
     def draw(self) -> Figure:
         """What is proved with each number of guesses, and what is claimed."""
         figure = plots.figure(5.0, 3.6)
-        axis = plots.axes(figure, "ε that the guesses prove", "guesses")
+        axis = plots.axes(figure, "ε that the guesses prove", "guesses", "ε")
         axis.plot([g.made for g in self.guesses], [g.epsilon for g in self.guesses], "o-", color=plots.PALETTE[0], ms=4)
         if self.claimed is not None:
             axis.axhline(self.claimed, color=plots.PALETTE[1], ls="--", label=f"claimed {self.claimed:.3g}")
-            axis.legend(frameon=False, fontsize=9, labelcolor=plots.INK)
+            plots.legend(figure, axis)
         axis.set_ylim(bottom=0)
         return figure
 
