@@ -145,7 +145,7 @@ def test_interval_covers_the_true_amplification() -> None:
 
 def test_prints_draws_and_comes_back_from_json() -> None:
     found = MeasureAmplification()(drawn_network(), gaussian_data(), seed=0)
-    assert "unavoidable (theorem 9.1)" in str(found)
+    assert "unavoidable, if Gaussian" in str(found)
     assert len(found.draw().axes[0].patches) == 4  # labels and predictions of two classes
     assert Result.from_json(found.to_json()).to_json() == found.to_json()
 

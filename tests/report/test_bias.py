@@ -30,7 +30,9 @@ def test_the_bias_page_opens_and_reads_well(tmp_path: Path) -> None:
         assert "Before and after" in text
         assert "modelkeep bias MODEL --data DATA --mitigate l1 --seed 0" in text
         assert "MeasureAmplification()(model, data, seed=0)" in text
-        images = browser.execute_script("return [...document.querySelectorAll('figure svg')].map(s => s.viewBox.baseVal.width > 100)")
+        images = browser.execute_script(
+            "return [...document.querySelectorAll('figure svg')].map(s => s.viewBox.baseVal.width > 100)"
+        )
         assert images == [True] * 3
         assert browser.get_log("browser") == []
         for width in (1200, 400):

@@ -71,7 +71,9 @@ def test_the_page_opens_and_tells_costs_in_steps_and_money(tmp_path: Path) -> No
         row = r"conv1\s+T1\s+0\.80 \(0\.70 to 0\.90\)\s+80 of 100\s+48\.0 min\s+€ 2\.00 of € 2\.50"
         assert re.search(row, text)
         assert "2 of 12 runs ended before they got there" in text
-        images = browser.execute_script("return [...document.querySelectorAll('figure svg')].map(s => s.viewBox.baseVal.width > 100)")
+        images = browser.execute_script(
+            "return [...document.querySelectorAll('figure svg')].map(s => s.viewBox.baseVal.width > 100)"
+        )
         assert images == [True]
         assert browser.get_log("browser") == []
         for width in (1200, 400):  # a desk and a phone

@@ -68,9 +68,10 @@ class Campaign:
                         boundary = self._state()
                         if checkpoint.due:
                             checkpoint.write(*boundary)
-                        right = 100 * float((self.after == self.labels).double().mean())
+                        # A count: a later radius or search is given only a part of the examples.
+                        standing = f"{int(self.stands.sum())} of {len(self.stands)} examples stand"
                         spared = solved * (len(searches) - number - 1)  # the later searches need not try these
-                        task.advance(len(index) + spared, f"{search.title}: robust accuracy {right:.1f} %")
+                        task.advance(len(index) + spared, f"{search.title}: {standing}")
         finally:
             checkpoint.write(*boundary)  # of the last complete batch, also after Ctrl-C
 

@@ -185,7 +185,7 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Findin
         severity=severity,
         title=title,
         measured=measured,
-        meaning="An attacker who can choose the input can choose the answer.",
+        meaning="An attacker who may change the input so much can make it wrong. Which wrong answer, was not chosen.",
         remedy="Train it on attacked inputs: modelkeep harden MODEL --data … --radius …",
         weight=clean.value - kept.value,
     )

@@ -44,7 +44,7 @@ def _exchange_words(model: Model, data: Data, *, seed: int) -> Section:
         if lost > 0.1
         else "A few other words change few answers",
         measured=f"HotFlip: accuracy {found.clean_accuracy} becomes {found.robust_accuracy}. {changed}",
-        meaning="Whoever writes the text can choose the answer by a few words. They need not mean the same.",
+        meaning="A few exchanged words make it wrong. Which wrong answer, was not chosen.",
         remedy="See the words with `modelkeep attack --method hotflip`, and near words with `--method substitution`.",
         weight=lost,
     )

@@ -92,7 +92,7 @@ class Amplification(Result, kind="amplification"):
             doubt = "no" if e.check.excludes(e.unavoidable.value) else "maybe"
             rows += [
                 ("Gaussian classes at", f"{e.slice}: p* {e.prior.value:.3f}, distance D {e.distance}"),
-                ("unavoidable (theorem 9.1)", str(e.unavoidable)),
+                ("unavoidable, if Gaussian", str(e.unavoidable)),
                 ("avoidable", str(e.avoidable)),
                 ("are they Gaussian?", f"{doubt}: their best classifier shows {e.check}"),
             ]

@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import pairwise
 from pathlib import Path
 
 import typer
@@ -38,7 +39,7 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         # Not `app()`, which makes exit codes and boxes of its own.
-        with progress.command(), command.make_context("modelkeep", given) as context:
+        with progress.command(_sources(given)), command.make_context("modelkeep", given) as context:
             command.invoke(context)
         return ExitCode.DONE
     except typer.Exit as left:
@@ -50,6 +51,17 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
         if "--debug" in arguments:
             traceback.print_exc()
         return _refuse(error, given)
+
+
+def _sources(given: Sequence[str]) -> dict[str, str]:
+    """What was given for MODEL, the first argument of a verb, and for --data."""
+    sources = {}
+    if len(given) > 1 and not given[1].startswith("-"):
+        sources["MODEL"] = given[1]
+    for option, value in pairwise(given):
+        if option == "--data":
+            sources["DATA"] = value
+    return sources
 
 
 def _refuse(error: Exception, given: Sequence[str]) -> ExitCode:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from modelkeep.core.progress import command_seconds
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -16,3 +18,6 @@ def show_files(console: Console, written: Sequence[Path], what: str = "page") ->
     console.print(f"\nThe {what}: [bold]{page}[/bold]  (for machines: {record})", soft_wrap=True)
     for other in others:
         console.print(f"  {other}", soft_wrap=True)
+    seconds = command_seconds()
+    if seconds is not None:
+        console.print(f"The command took {seconds:.1f} s.")

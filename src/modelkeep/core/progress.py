@@ -6,9 +6,11 @@ watcher installed that costs next to nothing. The command line installs a watche
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -57,7 +59,7 @@ class Watcher(Protocol):
 
 
 _watcher: ContextVar[Watcher | None] = ContextVar("modelkeep_progress", default=None)
-_command: ContextVar[float | None] = ContextVar("modelkeep_command", default=None)
+_command: ContextVar[tuple[float, dict[str, str]] | None] = ContextVar("modelkeep_command", default=None)
 _deadline: ContextVar[float | None] = ContextVar("modelkeep_deadline", default=None)
 
 
@@ -83,9 +85,12 @@ def task(name: str, total: float | None = None) -> Iterator[Task]:
 
 
 @contextmanager
-def command() -> Iterator[None]:
-    """Say that a person started all of the block as one command, so that its whole time can be told."""
-    token = _command.set(time.monotonic())
+def command(sources: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Say that a person started all of the block as one command, so that its whole time can be told.
+
+    `sources` are what stood there for MODEL and DATA.
+    """
+    token = _command.set((time.monotonic(), dict(sources or {})))
     try:
         yield
     finally:
@@ -95,7 +100,20 @@ def command() -> Iterator[None]:
 def command_seconds() -> float | None:
     """How long the command runs by now; None where none was started."""
     started = _command.get()
-    return None if started is None else time.monotonic() - started
+    return None if started is None else time.monotonic() - started[0]
+
+
+def with_sources(line: str) -> str:
+    """A command to repeat, with what was given for MODEL and DATA in their places.
+
+    >>> with command({"MODEL": "my model.onnx", "DATA": "digits"}):
+    ...     with_sources("modelkeep attack MODEL --data DATA --seed 0")
+    "modelkeep attack 'my model.onnx' --data digits --seed 0"
+    """
+    started = _command.get()
+    for name, given in (started[1] if started is not None else {}).items():
+        line = re.sub(rf"(?<= ){name}(?= |$)", lambda _, given=given: shlex.quote(given), line, count=1)
+    return line
 
 
 @contextmanager

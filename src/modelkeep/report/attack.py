@@ -129,10 +129,11 @@ def _rewritten(found: Attacked) -> tuple[Part, ...]:
 def health_notes(health: tuple[str, ...]) -> tuple[Note, ...]:
     """What an attack noticed about itself, or that it noticed nothing."""
     if not health:
-        checked = "Gradients, convergence and randomness were in order."
-        return (Note("good", "health", "Nothing suspicious about the attack", checked),)
+        # Grey: that the attack worked well says nothing good about the model.
+        checked = "Gradients, convergence and randomness were in order, so its figures can be trusted."
+        return (Note("unclear", "the attack", "Nothing suspicious about the attack", checked),)
     title = "The attack may have missed something"
-    return tuple(Note("medium", "health", title, f"{note[0].upper()}{note[1:]}.") for note in health)
+    return tuple(Note("medium", "the attack", title, f"{note[0].upper()}{note[1:]}.") for note in health)
 
 
 def _draw(found: Attacked, curve: RobustnessCurve | None) -> dict[str, Picture]:

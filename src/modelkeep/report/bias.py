@@ -22,7 +22,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.explain import ClassScore, IntegratedGradients
-from modelkeep.report.measure import percent
+from modelkeep.report.measure import percent, points
 from modelkeep.report.page import Card, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.verdicts import amplification_verdict
@@ -119,7 +119,7 @@ def bias_page(found: Bias) -> Page:
     title = f"predicted in excess of '{before.majority}'"
     cards, lead = [Card.of_difference(title, before.amplification)], ""
     if before.explanation is not None:
-        cards.append(Card.of_difference("of it unavoidable, by theorem 9.1", before.explanation.unavoidable))
+        cards.append(Card.of_difference("of it unavoidable, if features are Gaussian", before.explanation.unavoidable))
         cards.append(Card.of_difference("of it avoidable", before.explanation.avoidable))
         lead = _explain(before.explanation)
     parts = []
@@ -138,7 +138,10 @@ def bias_page(found: Bias) -> Page:
                 f"of {len(kept)} features are kept.",
                 tables=(
                     Table(
-                        [[name, *(cell for e in pair for cell in _cells(e))] for name, pair in rows.items()],
+                        [
+                            [name, *(cell for e in pair for cell in _cells(e, name == title))]
+                            for name, pair in rows.items()
+                        ],
                         header=("", "before", "95 % interval", "after", "95 % interval"),
                     ),
                 ),
@@ -173,12 +176,14 @@ def _explain(explanation: Explanation) -> str:
     return (
         "Even the best classifier leans towards the larger class where the features say little. The unavoidable part "
         f"is what it would show if the features at '{explanation.slice}' were Gaussian with independent noise. On this "
-        f"data such a classifier shows {100 * check.value:+.1f} % ({100 * check.low:+.1f} to {100 * check.high:+.1f} %)"
+        f"data such a classifier shows {points(check.value)} points ({points(check.low)} to {points(check.high)})"
         f"{doubt}."
     )
 
 
-def _cells(estimate: Estimate) -> tuple[str, str]:
+def _cells(estimate: Estimate, difference: bool) -> tuple[str, str]:
+    if difference:
+        return f"{points(estimate.value)} points", f"{points(estimate.low)} to {points(estimate.high)}"
     return percent(estimate.value), f"{percent(estimate.low)} to {percent(estimate.high)}"
 
 

@@ -63,8 +63,8 @@ def _cards(hardness: Hardness, price: Price | None) -> Iterator[Card]:
     bounds = hardest_first(hardness)
     named = {"": bounds[0]} if len(bounds) == 1 else {"hardest: ": bounds[0], "easiest: ": bounds[-1]}
     for title, bound in named.items():
-        interval = f"{_range(bound.hardness)}, {bound.hardness.n} seeds"
-        yield Card(title + bound.part, f"{bound.hardness.value:.2f}", interval, bound.hardness)
+        seeds = f", {bound.hardness.n} seeds" if bound.hardness.n > 1 else ""
+        yield Card(title + bound.part, f"{bound.hardness.value:.2f}", _range(bound.hardness) + seeds, bound.hardness)
     hardest = bounds[0]
     if price is not None and hardest.seconds is not None:
         told = f"{hardest.cost:,.0f} steps, {_duration(hardest.seconds)} at {_rate(price)}"
@@ -135,6 +135,13 @@ def _cells(hardness: Hardness, alpha: float) -> Table:
 
 
 def _range(estimate: Estimate) -> str:
+    """The interval over the seeds; one seed has none.
+
+    >>> _range(Estimate(0.83, 0.83, 0.83, 1)), _range(Estimate(0.83, 0.7, 0.9, 5))
+    ('no interval: 1 seed', '0.70 to 0.90')
+    """
+    if estimate.n == 1:
+        return "no interval: 1 seed"
     return f"{estimate.low:.2f} to {estimate.high:.2f}"
 
 

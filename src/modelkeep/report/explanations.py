@@ -36,6 +36,7 @@ from modelkeep.report.side_by_side import maps, unit_bars
 from modelkeep.report.words import TextWords, strongest_words, texts_of
 
 MOST_UNITS = 8  # what a person still compares
+_TOLD = 3  # of them on a terminal
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,8 @@ class Explanations(Result, kind="explanations"):
         rows = []
         for at in self.slices:
             for i, quantified in enumerate(at.quantities):
-                strongest = sorted(at.units, key=lambda unit: -abs(unit.influence[i].value))[:3]
-                told = [f"{unit.name} {unit.influence[i].value:+.2g}" for unit in strongest]
+                # In the order of the page, which is that of the largest influence on any quantity.
+                told = [f"{unit.name} {unit.influence[i].value:+.2g}" for unit in at.units[:_TOLD]]
                 told += [f"{word} {value:+.2g}" for word, value in strongest_words(at.texts, i, 5)]
                 if quantified.gap is not None:
                     told.append(f"gap {quantified.gap.value:.2g}")

@@ -40,9 +40,13 @@ def _measures(found: Hardened | Scoreboard) -> dict[str, Estimate]:
             "attacked, before": found.attacked_before,
             "attacked, after": found.attacked_after,
         }
-    best = max(found.scores, key=lambda name: found.scores[name].adaptive.value)
+    best = max(
+        found.scores, key=lambda name: (found.scores[name].verdict == "holds", found.scores[name].adaptive.value)
+    )
+    holds = found.scores[best].verdict == "holds"
+    title = f"the best that holds, attacked: {best}" if holds else f"none holds; most accurate, attacked: {best}"
     return {
         "undefended, clean": found.clean,
         "undefended, attacked": found.attacked,
-        f"the best, attacked: {best}": found.scores[best].adaptive,
+        title: found.scores[best].adaptive,
     }

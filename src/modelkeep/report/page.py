@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from modelkeep.core.errors import ModelKeepError
 from modelkeep.core.files import replace_file
-from modelkeep.core.progress import command_seconds
+from modelkeep.core.progress import command_seconds, with_sources
 from modelkeep.report.measure import percent, points
 from modelkeep.report.picture import Picture
 
@@ -140,7 +140,7 @@ class Page:
     def commands(self) -> list[str]:
         """The commands and the Python lines that give this result again."""
         lines = [line for found in self.repeats or (self.result,) for line in (found.command, found.python)]
-        return [line for line in dict.fromkeys(lines) if line]
+        return [with_sources(line) if line.startswith("modelkeep ") else line for line in dict.fromkeys(lines) if line]
 
     @property
     def labelled_commands(self) -> list[tuple[str, str]]:

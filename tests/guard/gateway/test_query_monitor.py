@@ -93,7 +93,7 @@ def test_without_a_reference_the_distances_alone_speak(
 ) -> None:
     honest, jbda = feed(reference=False, honest=digits[0][1100:1400], jbda=jacobian_queries(model, digits[0][:30]))
     assert honest.outlying is None
-    assert (honest.verdict, jbda.verdict) == ("looks like ordinary traffic", "unusual")
+    assert (honest.verdict, jbda.verdict) == ("not assessed (no reference)", "unusual")
 
 
 def test_batches_and_repetition_change_nothing(feed: Feed, digits: tuple[Rows, NDArray[np.int64]]) -> None:

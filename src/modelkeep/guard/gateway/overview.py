@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from modelkeep.core.errors import GuardError, StoreUnavailable
 from modelkeep.core.version import __version__
 from modelkeep.guard.gateway.principals import OPERATOR
+from modelkeep.guard.gateway.query_monitor import ORDINARY
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.gateway.traffic import LATELY
 
@@ -106,8 +107,13 @@ def _principals(service: Service) -> list[dict[str, Any]]:
     for principal in store.principals():
         if principal.name == OPERATOR:
             continue
-        asker, taken = traffic.askers.get(principal.name), spent.get(principal.name, 0)
+        # A lease is taken ahead of the queries; what is left of it has not been asked.
+        asker = traffic.askers.get(principal.name)
+        taken = max(0, spent.get(principal.name, 0) - service.principals.unspent(principal.name))
         suspicion = suspicions.get(principal.name)
+        refused = 0 if asker is None else sum(asker.refused.values())
+        if suspicion is not None and refused and suspicion.verdict == ORDINARY:
+            suspicion = replace(suspicion, verdict=f"not assessed ({refused} refused)")
         told.append(
             {
                 "name": principal.name,
@@ -117,7 +123,7 @@ def _principals(service: Service) -> list[dict[str, Any]]:
                 "left": None if principal.queries is None else max(0, principal.queries - taken),
                 "allowed_rate": principal.rate,
                 "rate": 0.0 if asker is None else sum(asker.lately.until(now)) / LATELY,
-                "refused": 0 if asker is None else sum(asker.refused.values()),
+                "refused": refused,
                 "suspicion": None if suspicion is None else asdict(suspicion),
             }
         )

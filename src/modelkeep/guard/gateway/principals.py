@@ -118,6 +118,11 @@ class Principals:
             purse.refilling = True
             self._later(self._refill(principal, purse))
 
+    def unspent(self, name: str) -> int:
+        """What this replica has leased for a principal and has not answered yet."""
+        purse = self._purses.get(name)
+        return 0 if purse is None else max(0, int(purse.left))
+
     async def close(self) -> None:
         """Let lookups and leases that are under way end."""
         await asyncio.gather(*self._background, return_exceptions=True)

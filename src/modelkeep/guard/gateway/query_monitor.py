@@ -26,6 +26,7 @@ RECENT = 512  # distances and confidences that a score is computed from
 PRINCIPALS = 256  # principals that are watched at a time; who was silent longest is forgotten first
 ENOUGH = 100  # distances below which nothing is said, as in PRADA
 NORMAL = 0.9  # W below this is unusual
+ORDINARY = "looks like ordinary traffic"
 APART = 0.2  # a KS distance above this, and above chance, is unusual
 
 _Floats = NDArray[np.float32]
@@ -40,7 +41,7 @@ class Suspicion:
     normality: float | None  # Shapiro–Wilk W of the distances; None for too few of them
     outlying: float | None  # KS distance from the reference; None for too few queries or no reference
     score: float | None  # 1 is where it becomes unusual
-    verdict: str  # "looks like ordinary traffic", "unusual" or "inconclusive (too few queries)"
+    verdict: str  # `ORDINARY`, "unusual", "not assessed (…)" or "inconclusive (too few queries)"
 
 
 class QueryMonitor:
@@ -108,7 +109,9 @@ class QueryMonitor:
         score = max(known, default=None)
         verdict = "inconclusive (too few queries)"
         if score is not None:
-            verdict = "unusual" if score > 1 else "looks like ordinary traffic"
+            # Noise can have distances like those of ordinary queries: without a reference that alone proves nothing.
+            seemly = ORDINARY if outlying is not None else "not assessed (no reference)"
+            verdict = "unusual" if score > 1 else seemly
         return Suspicion(
             name, int(counts[0]), _round_score(normality), _round_score(outlying), _round_score(score), verdict
         )
