@@ -12,6 +12,7 @@ import typer
 from cli.running import Run
 from modelkeep import cli
 from modelkeep.cli.ending import ExitCode, run
+from modelkeep.core import progress
 from modelkeep.core.errors import (
     InputError,
     MissingExtra,
@@ -109,3 +110,16 @@ def test_what_is_not_there_could_not_be_done(modelkeep: Run, verb: str) -> None:
     ran = modelkeep(verb, "none.safetensors", "--data", "digitz", *further)
     assert ran.code == 2
     assert "There is no dataset 'digitz'. Did you mean 'digits'?" in ran.err
+
+
+def test_a_page_repeats_the_command_with_what_was_given_for_model_and_data() -> None:
+    lines: list[str] = []
+    app = _app(None)
+
+    @app.command()
+    def look(model: str, data: str = "") -> None:
+        lines.append(progress.with_sources("modelkeep look MODEL --data DATA --method MODEL-a"))
+
+    assert run(app, ["look", "my model.onnx", "--data", "digits"]) == ExitCode.DONE
+    assert lines == ["modelkeep look 'my model.onnx' --data digits --method MODEL-a"]
+    assert progress.with_sources("modelkeep look MODEL") == "modelkeep look MODEL"

@@ -13,6 +13,7 @@ from modelkeep.completion.curve import Curve
 from modelkeep.completion.hardness import Hardness, Retraining, measure_hardness
 from modelkeep.completion.price import Price
 from modelkeep.core.errors import InputError
+from modelkeep.core.results import Estimate
 from modelkeep.report import completion_page
 from modelkeep.report.verdicts import completion_verdict
 
@@ -106,3 +107,9 @@ def test_small_amounts_keep_two_digits(seconds: float, expected: str) -> None:
 def test_a_price_is_not_below_nothing() -> None:
     with pytest.raises(InputError, match="at least 0"):
         Price(-1.0)
+
+
+def test_one_seed_has_no_interval() -> None:
+    from modelkeep.report.completion import _range
+
+    assert _range(Estimate(0.83, 0.83, 0.83, 1)) == "no interval: 1 seed"

@@ -12,10 +12,18 @@ from torch import nn
 
 from browser import chromium
 from modelkeep import Data, Model
+from modelkeep.core.results import Estimate, Provenance
 from modelkeep.core.slices import Place
 from modelkeep.explain import AgainstAll, ClassScore, Contrast, IntegratedGradients, PredictedScore
 from modelkeep.report import explain_examples, explanations_page
-from modelkeep.report.explanations import choose_examples, usual_quantities
+from modelkeep.report.explanations import (
+    AtSlice,
+    Explanations,
+    Quantified,
+    UnitInfluence,
+    choose_examples,
+    usual_quantities,
+)
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import small_cnn
 
@@ -114,3 +122,19 @@ def test_the_usual_quantities(shape: tuple[int, ...], classes: int, expected: tu
     labels = torch.tensor([4, 4, 1, 2, 2, 1, 0, 1]) % classes
     data = Data(torch.zeros(8, *shape), labels, model.classes)
     assert usual_quantities(model, data) == expected
+
+
+def test_the_terminal_names_the_strongest_units_in_the_order_of_the_page() -> None:
+    swings = UnitInfluence("swings", 0, (Estimate(0.01, -9.0, 9.0, 8),))  # strong each time, and nothing on average
+    steady = [UnitInfluence(f"steady {i}", i, (Estimate(0.1 * i, 0.0, 1.0, 8),)) for i in range(1, 4)]
+    at = AtSlice(
+        place=Place("conv"),
+        distribution="the examples",
+        quantities=(Quantified("class '3'", Estimate(1.0, 0.9, 1.1, 8), None),),
+        units=(swings, *steady),
+        per="unit of its activation",
+        mapped=False,
+    )
+    source = Provenance(None, None, 0, 0.0, "0")
+    found = Explanations(provenance=source, model_name="m", data_name="d", method="x", examples=(), slices=(at,))
+    assert found.rows() == [("conv", "class '3': swings +0.01, steady 1 +0.1, steady 2 +0.2")]

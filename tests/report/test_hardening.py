@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from modelkeep import Estimate
 from modelkeep.core.results import Provenance
 from modelkeep.harden import Scoreboard, Scored
 from modelkeep.harden.score import Verdict
 from modelkeep.report import hardening_page
+from modelkeep.report.attack import health_notes
 
 PROVENANCE = Provenance("m", "d", 0, 1.0, "0")
 
@@ -34,6 +37,10 @@ def test_the_board_names_what_holds_and_what_the_attack_missed() -> None:
     )
     page = hardening_page(found, model_name="net", data_name="digits")
     assert page.verdict.startswith("Against an attack that knows them, these defences hold: trained. Unclear: none.")
-    assert [card.title for card in page.cards][-1] == "the best, attacked: trained"
+    assert [card.title for card in page.cards][-1] == "the best that holds, attacked: trained"
+    assert not any(note.severity == "good" for note in health_notes(())), "a sound attack says nothing good of a model"
+    trades = {"trades": scored("does not hold", 0.9), "rounded": scored("does not hold", 0.1)}
+    none = hardening_page(replace(found, scores=trades), model_name="net", data_name="digits")
+    assert none.cards[-1].title == "none holds; most accurate, attacked: trades"
     assert [(note.severity, note.text) for note in page.notes] == [("medium", "Rounded: gradients may be masked.")]
     assert list(page.pictures) == ["harden.png"]

@@ -56,8 +56,9 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
 def _sources(given: Sequence[str]) -> dict[str, str]:
     """What was given for MODEL, the first argument of a verb, and for --data."""
     sources = {}
-    if len(given) > 1 and not given[1].startswith("-"):
-        sources["MODEL"] = given[1]
+    first = next((each for each in given[1:] if each != "model"), "-")  # of `modelkeep certify model MODEL`
+    if not first.startswith("-"):
+        sources["MODEL"] = first
     for option, value in pairwise(given):
         if option == "--data":
             sources["DATA"] = value

@@ -112,7 +112,7 @@ def with_sources(line: str) -> str:
     """
     started = _command.get()
     for name, given in (started[1] if started is not None else {}).items():
-        line = re.sub(rf"(?<= ){name}(?= |$)", lambda _, given=given: shlex.quote(given), line, count=1)
+        line = re.sub(rf"(?<= ){name}(?= |$)", shlex.quote(given).replace("\\", r"\\"), line, count=1)
     return line
 
 

@@ -40,7 +40,7 @@ _THEME = {
     "#9ccbe6": "--chart-1-light",
 }
 _COLOUR = re.compile(r"(?<=: )#[0-9a-f]{6}\b")
-_ELEMENTS = {"svg", "g", "defs", "path", "use", "clipPath", "rect", "text", "tspan", "title"}
+_ELEMENTS = {"svg", "g", "defs", "path", "use", "clipPath", "rect", "text", "tspan", "title", "pattern"}
 _NAMED_GROUP = re.compile(r' id="[A-Za-z]+[\w.]*_\d+"')
 _ID = re.compile(r'(?<= id=")|(?<=href="#)|(?<=url\(#)')
 

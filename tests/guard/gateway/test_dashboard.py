@@ -87,6 +87,7 @@ def test_counts_are_those_of_the_traffic(dashboard: Dashboard) -> None:
     assert sum(told["centroids"]["per_class"]) == told["centroids"]["misses"] > 0
     assert told["latency_ms"]["p50"] <= told["latency_ms"]["p99"]
     alice, bob = told["principals"]
+    assert sum(one["spent"] for one in told["principals"]) == 552, "a lease that is not spent is no query"
     assert (alice["name"], alice["left"], alice["refused"]) == ("alice", 1000 - alice["spent"], 0)
     assert 0 <= alice["rate"] <= 55  # all of it, unless the machine is so slow that the first queries are long ago
     assert (bob["name"], bob["refused"]) == ("bob", 1)
