@@ -159,6 +159,11 @@ class Audit(Result, kind="audit"):
         found = [finding for section in self.sections for finding in section.findings]
         return tuple(sorted(found, key=lambda finding: (RANK[finding.severity], finding.skipped, -finding.weight)))
 
+    def restrict(self, other: Audit) -> Audit:
+        """This audit with those sections only whose checks the other one has, too."""
+        checks = {section.check for section in other.sections}
+        return replace(self, sections=tuple(section for section in self.sections if section.check in checks))
+
     @property
     def verdict(self) -> Verdict:
         """The one line that a manager reads."""

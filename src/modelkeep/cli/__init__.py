@@ -19,6 +19,7 @@ from modelkeep.cli.doctor import doctor
 from modelkeep.cli.ending import run
 from modelkeep.cli.explain import explain
 from modelkeep.cli.extract import ExtractCommand, extract
+from modelkeep.cli.fix import fix
 from modelkeep.cli.harden import HardenCommand, harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(audit)
+app.command()(fix)
 app.command()(describe)
 app.command()(convert)
 app.command(cls=method_command("explainer", "integrated-gradients", without=("call",)))(explain)

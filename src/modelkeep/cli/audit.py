@@ -23,6 +23,7 @@ from modelkeep.cli.study import Processes
 
 if TYPE_CHECKING:
     from modelkeep.audit import Audit
+    from modelkeep.audit.comparison import Comparison
     from modelkeep.audit.plan import Plan
 
 Out = Annotated[Path, typer.Option(help="The folder for report.html and run.json.")]
@@ -41,10 +42,11 @@ class EngineName(StrEnum):
 
 
 class FailOn(StrEnum):
-    """The severity from which on the command fails, for CI."""
+    """What makes the command fail, for CI: a severity, or a finding that is new or worse than the baseline's."""
 
     high = "high"
     medium = "medium"
+    worse = "worse"
     never = "never"
 
 
@@ -72,10 +74,20 @@ def audit(
         EngineName, typer.Option(help="Where the checks run: here, in local processes, or on Ray.")
     ] = EngineName.here,
     processes: Processes = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="Your thresholds, severities and exceptions, a .toml file.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(help="The run.json of an earlier audit: what is new, worse, better, gone since?")
+    ] = None,
     out: Out = Path("modelkeep-out"),
     seed: Seed = 0,
     fail_on: Annotated[
-        FailOn, typer.Option(help="Exit with 1 on a finding of this severity; with 3 where too few examples say so.")
+        FailOn,
+        typer.Option(
+            help="Exit with 1 on a finding of this severity (or one that is new or worse than the baseline's); with 3 "
+            "where too few examples say so."
+        ),
     ] = FailOn.never,
     as_json: AsJson = False,
 ) -> None:
@@ -87,20 +99,29 @@ def audit(
 
     * `modelkeep audit model.safetensors --data test.csv --train train.csv --budget 30m`
 
+    * `modelkeep audit model.safetensors --data digits --baseline last/run.json --fail-on worse`
+
     * `modelkeep audit mine:network --weights mine.safetensors --data mine.npz --input-shape 1,28,28`
     """
     from modelkeep.audit import Settings
     from modelkeep.audit import audit as run_audit
     from modelkeep.audit.audit import plan_audit
+    from modelkeep.audit.comparison import compare
     from modelkeep.audit.journal import Journal
+    from modelkeep.audit.policy import Policy
     from modelkeep.audit.sources import Sources
     from modelkeep.cli.audit_trials import run_elsewhere
     from modelkeep.cli.checks import check_out
     from modelkeep.cli.study import EngineName as StudyEngine
     from modelkeep.cli.study import engine_for
     from modelkeep.core import progress
+    from modelkeep.core.errors import InputError
 
     check_out(out)
+    if fail_on is FailOn.worse and baseline is None:
+        raise InputError("--fail-on worse needs something to compare with: --baseline run.json.")
+    rules = None if policy is None else Policy.read(policy)
+    before = None if baseline is None else read_audit(baseline)
     settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, minutes=read_minutes(budget))
     settings = replace(settings, checks=tuple(check)) if check else settings
     loaded, examined = model_and_data(model, data, options, train)
@@ -133,12 +154,28 @@ def audit(
             journal=journal,
             plan=plan,
         )
-    conclude(result, out, as_json)
+    if rules is not None:
+        applied = rules.apply(result)
+        result = applied.audit
+        for note in applied.notes:
+            typer.echo(note, err=True)
+    comparison = None if before is None else compare(before, result)
+    conclude(result, out, as_json, comparison)
     if result.stopped:
         typer.echo("Stopped: the report has what was finished. The same command goes on from there.", err=True)
         raise typer.Exit(ExitCode.STOPPED)
     journal.remove()
-    raise typer.Exit(_judge(result, fail_on))
+    raise typer.Exit(_judge(result, fail_on, comparison))
+
+
+def read_audit(path: Path) -> Audit:
+    """The audit that was stored in a run.json."""
+    from modelkeep.audit import Audit
+    from modelkeep.core.errors import InputError
+
+    if not path.is_file():
+        raise InputError(f"There is no audit at '{path}'. `modelkeep audit` writes one as run.json.")
+    return Audit.from_json(path.read_text(encoding="utf-8"))
 
 
 def show_plan(plan: Plan) -> None:
@@ -176,21 +213,27 @@ def read_minutes(text: str) -> float:
     return minutes
 
 
-def _judge(result: Audit, fail_on: FailOn) -> ExitCode:
+def _judge(result: Audit, fail_on: FailOn, comparison: Comparison | None) -> ExitCode:
     """Whether the gate holds; too few examples to say so is no pass."""
     if fail_on is FailOn.never:
         return ExitCode.DONE
+    if fail_on is FailOn.worse and comparison is not None:
+        if comparison.of("new", "worse"):
+            return ExitCode.GATE
+        return ExitCode.INCONCLUSIVE if comparison.of("unclear") else ExitCode.DONE
     failing = {"high"} if fail_on is FailOn.high else {"high", "medium"}
     if any(finding.severity in failing for finding in result.findings):
         return ExitCode.GATE
-    # What cannot be proved is never graver than low, so it hides nothing that the gate looks for.
+    # What cannot be proved is never graver than low, and what did not run is said: neither hides what the gate is for.
     doubts = [
-        each for each in result.findings if each.severity == "unclear" and not each.id.startswith("certification.")
+        each
+        for each in result.findings
+        if each.status == "inconclusive" and not each.id.startswith(("certification.", "encryption."))
     ]
     return ExitCode.INCONCLUSIVE if doubts else ExitCode.DONE
 
 
-def conclude(result: Audit, out: Path, as_json: bool) -> None:
+def conclude(result: Audit, out: Path, as_json: bool, comparison: Comparison | None = None) -> None:
     """Write the report; say the verdict, the three most important findings and where the report is."""
     from rich.console import Console
     from rich.markup import escape
@@ -198,7 +241,8 @@ def conclude(result: Audit, out: Path, as_json: bool) -> None:
     from modelkeep.audit import audit_page
     from modelkeep.cli.output import show_files
 
-    written = audit_page(result).write(out, "report.html", "run.json")
+    others = {} if comparison is None else {"comparison.json": comparison.to_json()}
+    written = audit_page(result, comparison).write(out, "report.html", "run.json", others)
     if as_json:
         typer.echo(result.to_json())
         return
@@ -211,4 +255,8 @@ def conclude(result: Audit, out: Path, as_json: bool) -> None:
         console.print(
             f"  [{colour}]{finding.severity:>7}[/]  [bold]{escape(finding.title)}.[/] {escape(finding.measured)}"
         )
+    if comparison is not None:
+        console.print(f"\n[bold]{escape(comparison.verdict)}[/]")
+        for each in comparison.of("new", "worse", "better", "gone"):
+            console.print(f"  {each.change:>7}  {escape(each.title)}. {escape(each.why)}", highlight=False)
     show_files(console, written, "report")
