@@ -39,7 +39,7 @@ def audits(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
 
 def _finding(severity: Severity) -> Finding:
-    return Finding(f"test.{severity}", severity, f"A {severity} one", "Measured.", "Means.", "Do.")
+    return Finding(f"accuracy.{severity}", severity, f"A {severity} one", "Measured.", "Means.", "Do.")
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,36 @@ def test_an_unknown_attack_is_named_with_its_nearest(modelkeep: Run, digits_mode
     run = modelkeep("audit", digits_model, "--data", "digits", "--examples", "4", "--attack", "pdg")
     assert run.code == 2
     assert "There is no attack 'pdg'. Did you mean 'pgd'" in run.err
+
+
+def test_a_policy_decides_the_gate(modelkeep: Run, digits_model: Path, audits: list[Settings], tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[ignore."accuracy.high"]\nreason = "Known."\nuntil = 2999-01-01\n')
+    command = ["audit", digits_model, "--data", "digits", "--slice", "high", "--fail-on", "high", "--policy", policy]
+    assert modelkeep(*command).code != 1
+    policy.write_text('[ignore."accuracy.high"]\nreason = "Known."\nuntil = 2001-01-01\n')
+    run = modelkeep(*command)
+    assert run.code == 1
+    assert "ended on 2001-01-01" in run.err
+    policy.write_text("[threshold]\n")
+    assert modelkeep(*command).code == 2
+
+
+def test_against_a_baseline_what_is_new_fails(
+    modelkeep: Run, digits_model: Path, audits: list[Settings], tmp_path: Path
+) -> None:
+    command = ["audit", digits_model, "--data", "digits", "--slice"]
+    assert modelkeep(*command, "good", "--out", "last").code == 0
+    against = ["--baseline", tmp_path / "last" / "run.json", "--fail-on", "worse"]
+    run = modelkeep(*command, "good,high", *against)
+    assert run.code == 1
+    assert "Against the baseline: 1 new" in run.out
+    assert modelkeep(*command, "good", *against).code == 0
+    assert modelkeep(*command, "good", "--fail-on", "worse").code == 2
+
+
+@pytest.mark.parametrize("budget", ["soon", "-5m", "0", "nan", "inf", ""])
+def test_a_budget_is_a_time(modelkeep: Run, digits_model: Path, budget: str) -> None:
+    run = modelkeep("audit", digits_model, "--data", "digits", f"--budget={budget}")
+    assert run.code == 2
+    assert "--budget must be a time such as 90s, 10m or 2h" in run.err

@@ -28,6 +28,7 @@ def _with_out(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 # What a verb must be told so that --out is the next thing that is wrong. No model and no data are there.
 NEEDED = {
     "demo": [],
+    "fix": ["robustness"],
     "describe": ["none.onnx"],
     "convert": ["none.pt"],
     "certify train": ["none.onnx", "--data", "digits", "--radius", "1"],

@@ -78,6 +78,7 @@ OF_THE_VERB = [
     "--slice",
     "--steps",
     "--store",
+    "--policy",
 ]
 
 

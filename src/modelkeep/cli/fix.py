@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,7 +56,8 @@ def fix(
     console.print(f"[bold]{found.title}.[/] To mend it:\n  {remedy.command}", soft_wrap=True, highlight=False)
     if dry:
         return
-    code = run(cli.app, remedy.words)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():  # the JSON is ours alone
+        code = run(cli.app, remedy.words)
     if code != ExitCode.DONE:
         raise typer.Exit(code)
     if remedy.makes is None:
