@@ -63,6 +63,7 @@ OF_THE_VERB = [
     "--cut",
     "--defence",
     "--folder",
+    "--format",
     "--key",
     "--labels-at",
     "--learning-rate",

@@ -24,6 +24,7 @@ from modelkeep.cli.harden import HardenCommand, harden
 from modelkeep.cli.method_options import method_command
 from modelkeep.cli.methods import methods
 from modelkeep.cli.privacy import privacy
+from modelkeep.cli.report import report
 from modelkeep.cli.train_privately import TrainPrivatelyCommand, train_privately
 from modelkeep.core.version import __version__
 
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(audit)
 app.command()(fix)
+app.command()(report)
 app.command()(describe)
 app.command()(convert)
 app.command(cls=method_command("explainer", "integrated-gradients", without=("call",)))(explain)

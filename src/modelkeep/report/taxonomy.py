@@ -24,3 +24,14 @@ def classify(finding: str) -> tuple[str, ...]:
 def read_taxonomy() -> dict[str, Any]:
     """The data file: the taxonomies with their versions, and the ids of each check or finding."""
     return tomllib.loads(files("modelkeep.report").joinpath("taxonomy.toml").read_text(encoding="utf-8"))
+
+
+def split_id(told: str) -> tuple[str, str]:
+    """The name of the taxonomy and the id in it.
+
+    >>> split_id("MITRE ATLAS AML.T0015")
+    ('MITRE ATLAS', 'AML.T0015')
+    """
+    names = [each["name"] for each in read_taxonomy()["taxonomies"].values()]
+    name = next((each for each in names if told.startswith(f"{each} ")), told.rpartition(" ")[0])
+    return name, told.removeprefix(name).strip()
