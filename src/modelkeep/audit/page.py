@@ -8,6 +8,12 @@ from modelkeep.audit.findings import Finding, Section
 from modelkeep.report.measure import percent
 from modelkeep.report.page import Card, Note, Page, Part, Table
 
+_SAYS = {
+    "labels": "the answers",
+    "scores": "the probabilities of all classes",
+    "weights": "the network itself",
+}
+
 
 def audit_page(audit: Audit, comparison: Comparison | None = None) -> Page:
     """The page; `audit_page(found).write(folder, "report.html", "run.json")` writes it."""
@@ -16,21 +22,51 @@ def audit_page(audit: Audit, comparison: Comparison | None = None) -> Page:
         result=audit,
         title=f"{audit.model_name} on {audit.data_name}",
         verdict=verdict.line,
+        verdict_level=verdict.level,
+        facts=_facts(audit),
         lead=audit.description,
         cards=tuple(Card.of_share(measure.name, measure.estimate) for measure in audit.headline),
         notes_title="What was found",
         notes=tuple(_note(finding) for finding in audit.findings if not finding.skipped),
         parts=(
             *(() if comparison is None else (_compared(comparison),)),
-            *(_part(section) for section in audit.sections if not all(f.skipped for f in section.findings or ())
-              or not section.findings),
+            *(_part(section) for section in audit.sections if not _is_skipped(section)),
             *_left_out(audit),
             *_times(audit),
         ),
-    )  # fmt: skip
+    )
+
+
+def _is_skipped(section: Section) -> bool:
+    return bool(section.findings) and all(finding.skipped for finding in section.findings)
+
+
+def _facts(audit: Audit) -> tuple[tuple[str, str], ...]:
+    """What the page is about."""
+    skipped = [finding.id.partition(".")[0] for finding in audit.findings if finding.skipped]
+    facts = {
+        "date": audit.date[:10],
+        "model": audit.sources.model or audit.model_name,
+        "data": audit.sources.data or audit.data_name,
+        "training data": audit.sources.train or audit.train_name or "not given",
+        "not run": ", ".join(skipped) or "nothing was left out",
+    }
+    return tuple((name, value) for name, value in facts.items() if value)
 
 
 def _note(finding: Finding) -> Note:
+    facts = []
+    if finding.value is not None:
+        share = finding.value.estimate
+        told = f"{percent(share.value)} ({percent(share.low)} to {percent(share.high)}; {share.n} examples)"
+        facts.append((finding.value.name, told))
+    if finding.access:
+        facts.append(("who measures it sees", _SAYS.get(finding.access, finding.access)))
+    if finding.queries is not None:
+        facts.append(("examples asked", f"{finding.queries:,}"))
+    if finding.partial:
+        facts.append(("not looked at", finding.partial))
+    commands = [("measure it again", finding.command), ("in Python", finding.python), ("mend it", finding.fix)]
     return Note(
         finding.severity,
         finding.severity,
@@ -39,6 +75,10 @@ def _note(finding: Finding) -> Note:
         finding.remedy,
         finding.taxonomy,
         finding.id,
+        facts=tuple(facts),
+        commands=tuple((name, line) for name, line in commands if line),
+        pictures=finding.evidence,
+        status=finding.status,
     )
 
 
