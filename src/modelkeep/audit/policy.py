@@ -110,7 +110,8 @@ class Policy(_Table):
 
     def _unknown(self) -> Iterator[str]:
         """The keys that name no check: typing errors, which would otherwise hold for nothing."""
-        known = {*declarations("check"), *(key.partition(".")[0] for key in read_taxonomy()["findings"])}
+        told = read_taxonomy()
+        known = {*declarations("check"), *(key.partition(".")[0] for key in (*told["findings"], *told["without"]))}
         for table, keys in (("findings", self.findings), ("ignore", self.ignore)):
             for key in keys:
                 check = key.partition(".")[0]

@@ -8,8 +8,7 @@ from modelkeep.core.guarantee import Guarantee
 from modelkeep.privacy import Membership
 from modelkeep.privacy.private_training import advantage_bounds
 from modelkeep.report.page import Note, Part, Table
-
-TAXONOMY = ("NIST AI 100-2 NISTAML.033", "MITRE ATLAS AML.T0024.000", "OWASP ML04:2023")
+from modelkeep.report.taxonomy import classify
 
 
 def guarantee_rows(guarantee: Guarantee | None, attacks: Sequence[Membership]) -> list[tuple[str, str]]:
@@ -56,4 +55,6 @@ def guarantee_notes(guarantee: Guarantee | None, attacks: Sequence[Membership]) 
         "Do not rely on the guarantee. Are the members those that the model was trained on, each of them once? If so, "
         "the training is wrong: `modelkeep train-privately --audit one-run` tests it."
     )
-    return [Note("high", "high", "The guarantee does not hold", text, remedy, TAXONOMY, "privacy/guarantee")]
+    return [
+        Note("high", "high", "The guarantee does not hold", text, remedy, classify("membership"), "privacy/guarantee")
+    ]

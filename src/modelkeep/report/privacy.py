@@ -23,9 +23,9 @@ from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.reconstructions import NAME as RECONSTRUCTIONS
 from modelkeep.report.reconstructions import draw_reconstructions, reconstruct, tell_reconstructions
+from modelkeep.report.taxonomy import classify
 from modelkeep.report.words import table_of_texts
 
-TAXONOMY = ("NIST AI 100-2 NISTAML.033", "MITRE ATLAS AML.T0024.000", "OWASP ML04:2023")
 COUNT = 8
 """The most exposed records that a page shows."""
 
@@ -210,7 +210,11 @@ def _notes(found: PrivacyReport) -> tuple[Note, ...]:
         )
     else:
         remedy = "Nothing now. Measure again after each training, with more non-members and with shadow models."
-    notes.append(Note(severity, label, "Membership inference", found.verdict, remedy, TAXONOMY, "privacy/membership"))
+    notes.append(
+        Note(
+            severity, label, "Membership inference", found.verdict, remedy, classify("membership"), "privacy/membership"
+        )
+    )
     lacking = [point for point in best.points if not point.enough]
     if lacking:
         needed = max(point.needed for point in lacking)

@@ -11,9 +11,9 @@ from modelkeep.core.model import Model
 from modelkeep.privacy.inversion import Inverted, InvertModel
 from modelkeep.report.page import Note, Part
 from modelkeep.report.picture import Picture
+from modelkeep.report.taxonomy import classify
 
 NAME = "privacy-reconstructions.png"
-TAXONOMY = ("NIST AI 100-2 NISTAML.032", "MITRE ATLAS AML.T0024.001", "OWASP ML03:2023")
 _COMPARED = 2000
 """Members that a reconstruction is held against: the first ones, so that rows keep their numbers."""
 _CLASSES = 24
@@ -62,7 +62,7 @@ def tell_reconstructions(found: Inverted, picture: Picture) -> tuple[Part, Note]
         "Look at the reconstructions: a face, a text or a place that can be recognised was learned from the data.",
         "Where something private can be seen, do not hand out the weights: serve answers instead. Train with "
         "differential privacy, or on data without it. Robust training makes such pictures clearer, not rarer.",
-        TAXONOMY,
+        classify("inversion"),
         "privacy/inversion",
     )
     return part, note

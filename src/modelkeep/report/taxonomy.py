@@ -35,3 +35,14 @@ def split_id(told: str) -> tuple[str, str]:
     names = [each["name"] for each in read_taxonomy()["taxonomies"].values()]
     name = next((each for each in names if told.startswith(f"{each} ")), told.rpartition(" ")[0])
     return name, told.removeprefix(name).strip()
+
+
+def name_id(told: str) -> str:
+    """The name of an id in its taxonomy; empty for one that the data file does not have.
+
+    >>> name_id("MITRE ATLAS AML.T0015")
+    'Evade AI Model'
+    """
+    name, id = split_id(told)
+    known = (each for each in read_taxonomy()["taxonomies"].values() if each["name"] == name)
+    return str(next(known, {}).get("names", {}).get(id, ""))

@@ -12,7 +12,7 @@ from modelkeep.audit.audit import Audit
 from modelkeep.audit.findings import Finding, Severity, Status
 from modelkeep.audit.formats.format import Format
 from modelkeep.core.method import declare
-from modelkeep.report.taxonomy import read_taxonomy, split_id
+from modelkeep.report.taxonomy import name_id, read_taxonomy, split_id
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 KINDS: Mapping[Status, str] = {"fail": "fail", "pass": "pass", "inconclusive": "open", "not run": "notApplicable"}
@@ -116,9 +116,14 @@ def _taxonomies(findings: Sequence[Finding]) -> list[dict[str, Any]]:
         for name, id in map(split_id, finding.taxonomy):
             used.setdefault(name, set()).add(id)
     return [
-        {"name": name, "version": versions.get(name, "unknown"), "taxa": [{"id": id} for id in sorted(ids)]}
+        {"name": name, "version": versions.get(name, "unknown"), "taxa": [_taxon(name, id) for id in sorted(ids)]}
         for name, ids in used.items()
     ]
+
+
+def _taxon(name: str, id: str) -> dict[str, Any]:
+    called = name_id(f"{name} {id}")
+    return {"id": id, "name": called} if called else {"id": id}
 
 
 SARIF = declare("report-format", "sarif", does="SARIF 2.1.0, for code scanning")(Format("report.sarif", write_sarif))
