@@ -44,5 +44,5 @@ def name_id(told: str) -> str:
     'Evade AI Model'
     """
     name, id = split_id(told)
-    known = (each for each in read_taxonomy()["taxonomies"].values() if each["name"] == name)
-    return str(next(known, {}).get("names", {}).get(id, ""))
+    names: dict[str, dict[str, str]] = {each["name"]: each["names"] for each in read_taxonomy()["taxonomies"].values()}
+    return names.get(name, {}).get(id, "")
