@@ -16,6 +16,7 @@ import typer
 import yaml
 
 from modelkeep import cli
+from modelkeep.core.registry import declarations
 from modelkeep.guard.gateway.assembly import make_plan
 from modelkeep.guard.gateway.config import read_config
 from modelkeep.zoo import embedded
@@ -36,7 +37,8 @@ def read(path: Path) -> Any:
 def commands() -> list[tuple[str, list[str]]]:
     """Every call of `modelkeep` in these files, as the file and the words after the name."""
     shells = [(ACTION.name, step["run"]) for step in read(ACTION)["runs"]["steps"] if "run" in step]
-    shells += [(GITLAB.name, line) for line in read(GITLAB)["modelkeep"]["script"]]
+    job = read(GITLAB)["modelkeep"]
+    shells += [(GITLAB.name, line) for line in [*job["script"], *job["after_script"]]]
     shells += [(HOOKS.name, hook["entry"]) for hook in read(HOOKS)]
     shells += [
         (HOOKS.name, f"modelkeep audit {' '.join(args.split(', '))}")
@@ -73,10 +75,16 @@ def test_what_is_run_exists_and_takes_these_options(name: str, words: list[str])
 
 def test_the_action_uses_each_input_and_no_other() -> None:
     action = read(ACTION)
-    used = set(re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", ACTION.read_text()))
+    used = set(re.findall(r"\binputs\.([\w-]+)", ACTION.read_text()))
     assert used == set(action["inputs"])
     scripts = [step["run"] for step in action["runs"]["steps"] if "run" in step]
     assert not any("${{" in script for script in scripts), "an input in a script is run by the shell"
+
+
+@pytest.mark.parametrize(("name", "words"), [each for each in commands() if "--format" in each[1]])
+def test_the_formats_that_they_ask_for_exist(name: str, words: list[str]) -> None:
+    wanted = words[words.index("--format") + 1]
+    assert wanted in declarations("report-format"), f"{name} asks for {wanted}"
 
 
 def test_the_containers_settings_are_those_of_the_gateway(tmp_path: Path) -> None:
