@@ -34,7 +34,7 @@ def test_it_writes_a_page_pictures_figures_and_inputs(modelkeep: Run, digits_mod
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
     assert {path.name for path in out.iterdir()} == {
-        *("attack.html", "attack.json", "attack.png", "attack-curve.png", "adversarial.npz")
+        *("index.html", "attack.html", "attack.json", "attack.png", "attack-curve.png", "adversarial.npz")
     }
     assert json.loads(run.out) == json.loads((out / "attack.json").read_text())
     assert all(np.asarray(Image.open(path)).std() > 1 for path in out.glob("*.png")), "a picture is empty"
@@ -93,6 +93,7 @@ def test_universal_perturbations_have_a_result_of_their_own(modelkeep: Run, canc
     run = modelkeep("attack", cancer_model, "--data", "breast-cancer", "--method", "upset", "--radius", "0.5")
     assert run.code == 0, run.err
     assert {path.name for path in (tmp_path / "modelkeep-out").iterdir()} == {
+        "index.html",
         "attack.html",
         "attack.json",
         "attack.png",

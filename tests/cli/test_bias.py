@@ -26,7 +26,9 @@ def test_it_writes_a_page_pictures_and_figures(modelkeep: Run, cancer_model: Pat
     run = modelkeep("bias", cancer_model, "--data", "breast-cancer", "--json")
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
-    assert {path.name for path in out.iterdir()} == {"bias.html", "bias.json", "bias.png", "bias-features.png"}
+    assert {path.name for path in out.iterdir()} == {
+        *("index.html", "bias.html", "bias.json", "bias.png", "bias-features.png")
+    }
     assert json.loads(run.out) == json.loads((out / "bias.json").read_text())
     assert all(np.asarray(Image.open(path)).std() > 1 for path in out.glob("*.png")), "a picture is empty"
     found = found_in(out)

@@ -31,7 +31,9 @@ def test_certified_handed_over_and_verified(modelkeep: Run, digits_model: Path, 
     assert str(key) in run.out.replace("\n", "")
     assert key.read_text().splitlines()[1] not in run.out + run.err
     out = tmp_path / "modelkeep-out"
-    assert {path.name for path in out.iterdir()} == {"certificate.json", "inputs.npz"}
+    assert {path.name for path in out.iterdir()} == {
+        *("certificate.json", "inputs.npz", "certify.html", "certify.json", "index.html")
+    }
     made = Certificate.model_validate_json((out / "certificate.json").read_bytes())
     assert made.summary.examples == 40
     assert f"{made.summary.certified} of 40 inputs" in run.out
@@ -128,7 +130,9 @@ def test_a_network_trained_for_it_is_certified_where_a_plain_one_is_not(
     found = json.loads(run.out)
     assert found["verified"]["value"] > 0.4
     saved = tmp_path / "modelkeep-out" / "certified.safetensors"
-    assert {path.name for path in saved.parent.iterdir()} == {"certified.safetensors", "result.json"}
+    assert {path.name for path in saved.parent.iterdir()} == {
+        *("certified.safetensors", "result.json", "certify.html", "index.html")
+    }
     assert f"{found['verified']['value']:.3f}" in modelkeep("certify", saved, *radius).out
     plain = modelkeep("certify", digits_model, *radius)
     assert "Nothing is certified" in plain.out

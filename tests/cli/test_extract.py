@@ -25,7 +25,15 @@ def test_it_writes_the_copy_the_figures_and_the_curve(modelkeep: Run, digits_mod
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
     assert {path.name for path in out.iterdir()} == {
-        *("extract.html", "extract.png", "result.json", "curve.json", "curve.png", "substitute.safetensors")
+        *(
+            "index.html",
+            "extract.html",
+            "extract.png",
+            "result.json",
+            "curve.json",
+            "curve.png",
+            "substitute.safetensors",
+        )
     }
     found = Result.from_json(run.out)
     assert isinstance(found, Extraction)

@@ -22,7 +22,7 @@ def test_the_hardened_model_is_saved_and_measured(modelkeep: Run, digits_model: 
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
     assert {path.name for path in out.iterdir()} == {
-        *("harden.html", "harden.json", "harden.png", "harden-training.png", "hardened.safetensors")
+        *("index.html", "harden.html", "harden.json", "harden.png", "harden-training.png", "hardened.safetensors")
     }
     assert all(np.asarray(Image.open(path)).std() > 1 for path in out.glob("*.png")), "a picture is empty"
     found = Result.from_json(run.out)
@@ -38,7 +38,7 @@ def test_which_of_several_defences_hold(modelkeep: Run, digits_model: Path, tmp_
     run = modelkeep("harden", digits_model, "--data", "digits", *QUICK, *chosen)
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
-    assert {path.name for path in out.iterdir()} == {"harden.html", "harden.json", "harden.png"}
+    assert {path.name for path in out.iterdir()} == {"index.html", "harden.html", "harden.json", "harden.png"}
     found = Result.from_json((out / "harden.json").read_text())
     assert isinstance(found, Scoreboard)
     assert list(found.scores) == ["pgd", "foveation"]

@@ -26,7 +26,7 @@ def test_it_writes_a_page_a_picture_and_figures(modelkeep: Run, cancer_model: Pa
     run = modelkeep("privacy", cancer_model, "--members", "breast-cancer", "--non-members", "breast-cancer")
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
-    assert {path.name for path in out.iterdir()} == {"privacy.html", "privacy.json", "privacy-roc.png"}
+    assert {path.name for path in out.iterdir()} == {*("privacy.html", "privacy.json", "privacy-roc.png", "index.html")}
     assert np.asarray(Image.open(out / "privacy-roc.png")).std() > 1
     found = found_in(out)
     assert [each.attack for each in found.attacks] == ["naive", "loss", "modified-entropy", "noise", "quantile"]

@@ -20,7 +20,7 @@ def test_the_file_of_the_private_model_says_its_epsilon_and_the_privacy_page_fin
     assert run.code == 0, run.err
     out = tmp_path / "modelkeep-out"
     assert {path.name for path in out.iterdir()} == {
-        *("private.html", "private.json", "audit.json", "private.safetensors"),
+        *("index.html", "private.html", "private.json", "audit.json", "private.safetensors"),
         *("private-epsilon.png", "private-training.png", "private-audit.png"),
     }
     found, audited = (Result.from_json((out / name).read_text()) for name in ("private.json", "audit.json"))

@@ -74,7 +74,7 @@ def certify(
     guarantee: Annotated[str | None, _GUARANTEE] = None,
     examples: Annotated[int, typer.Option(min=1, help="How many examples to certify, drawn by the seed.")] = 1000,
     out: Annotated[
-        Path, typer.Option(help="The folder for certificate.json and inputs.npz; of other methods, result.json.")
+        Path, typer.Option(help="The folder for certify.html, certificate.json and inputs.npz; of others, result.json.")
     ] = Path("modelkeep-out"),
     key: Annotated[
         Path | None, typer.Option(help="Your private key; made at first use. Default: in your settings folder.")
@@ -105,6 +105,7 @@ def certify(
     from modelkeep.core.files import replace_file
     from modelkeep.core.formats.weights import write_weights
     from modelkeep.core.signing import Signer, default_key
+    from modelkeep.report.certification import CertificateReport, certification_page
 
     check_out(out)
     loaded, whole = model_and_data(model, data, options)
@@ -114,7 +115,7 @@ def certify(
     if not isinstance(how, Certify):
         with progress.show():
             found = how(loaded, examined, seed=seed)
-        _write_result(found, out)
+        _write_result(found, out, Path(model).name, examined.name)
         _print_result(found, as_json)
         return
     chosen = key if key is not None else default_key()
@@ -132,6 +133,10 @@ def certify(
     if held.suffix != ".safetensors":
         held = options.weights or write_weights(out / "weights.safetensors", loaded.module, {})
     record = made.write(out / "certificate.json")
+    reported = CertificateReport.of(made, seed)
+    certification_page(reported, model_name=Path(model).name, data_name=examined.name).write(
+        out, "certify.html", "certify.json"
+    )
     if as_json:
         typer.echo(record.read_text(encoding="utf-8"))
         return
@@ -204,7 +209,7 @@ def train(
         found = Certify(radius=size, norm=norm, guarantee=promise)(trained, examined, seed=seed)
     saved = trained.save(out / "certified.safetensors")
     save_beside(saved, examined)
-    _write_result(found, out)
+    _write_result(found, out, saved.name, examined.name)
     checkpoint.unlink(missing_ok=True)
     _print_result(found, as_json)
     if as_json:
@@ -239,12 +244,11 @@ def _make_folder(out: Path) -> None:
         raise InputError(f"'{out}' cannot be made: {error.strerror}.") from error
 
 
-def _write_result(found: Result, out: Path) -> None:
-    from modelkeep.core.files import replace_file
+def _write_result(found: Result, out: Path, model_name: str, data_name: str) -> None:
+    from modelkeep.report.certification import certification_page
 
     _make_folder(out)
-    with replace_file(out / "result.json") as unfinished:
-        unfinished.write_text(found.to_json(), encoding="utf-8")
+    certification_page(found, model_name=model_name, data_name=data_name).write(out, "certify.html", "result.json")
 
 
 def _print_result(found: Result, as_json: bool) -> None:

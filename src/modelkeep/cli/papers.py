@@ -54,13 +54,16 @@ class SizeName(StrEnum):
 
 def papers(as_json: AsJson = False) -> None:
     """The tables and figures of the papers that can be made again."""
-    found = declarations("study").values()
+    found = sorted(declarations("study").values(), key=lambda each: each.name)
     rows = [{"name": each.name, "where": each.paper, "shows": each.does, "extra": each.extra} for each in found]
     works = cite(" ".join(each.paper for each in found))
     if as_json:
         typer.echo(json.dumps(rows))
     else:
-        print_table([list(row.values()) for row in rows], list(rows[0]))
+        shown = [
+            [row["name"], row["shows"] + f" (extra: {row['extra']})" * bool(row["extra"]), row["where"]] for row in rows
+        ]
+        print_table(shown, ["name", "shows", "where"])
         typer.echo("\n".join(works))
 
 
@@ -75,7 +78,8 @@ def run(
     processes: Processes = None,
     engine: Where = EngineName.local,
     out: Annotated[
-        Path | None, typer.Option(help="The folder for result.json and figure.png; default: modelkeep-out/NAME.")
+        Path | None,
+        typer.Option(help="The folder for study.html, result.json, figure.png; default: modelkeep-out/NAME."),
     ] = None,
     seed: Seed = 0,
     again: Again = False,
@@ -93,6 +97,7 @@ def run(
     from modelkeep.core.plots import png_bytes
     from modelkeep.papers.study import load_study
     from modelkeep.papers.table import PaperTable
+    from modelkeep.report.study import study_page
 
     chosen = load_study(name)
     folder = out if out is not None else DEFAULT_PATH.parent / name
@@ -108,7 +113,13 @@ def run(
     for file, content in files.items():
         with replace_file(folder / file) as unfinished:
             unfinished.write_bytes(content)
-    written = [*files, *(page.name for page in (report.pages(folder) if isinstance(report, PaperTable) else ()))]
+    page = study_page(report, name, size.value, result)
+    page.write(folder, "study.html", "result.json")
+    written = [
+        "study.html",
+        *files,
+        *(page.name for page in (report.pages(folder) if isinstance(report, PaperTable) else ())),
+    ]
     if as_json:
         typer.echo(report.to_json())
     else:

@@ -250,11 +250,15 @@ def _chosen(records: list[Record], name: str, trial: str) -> Record:
 
 def print_table(rows: list[list[str]], columns: list[str]) -> None:
     """Print rows of plain text under the names of their columns."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns)
+    # What a person copies, the name in the first column, is never cut; the others are wrapped between words.
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(columns):
+        table.add_column(name, no_wrap=i == 0, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))  # Text: what a user wrote in [brackets] is not markup
     Console().print(table)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from modelkeep.core.errors import ModelKeepError
 from modelkeep.core.files import replace_file
 from modelkeep.core.progress import command_seconds, with_sources
+from modelkeep.report.index import write_index
 from modelkeep.report.measure import percent, points
 from modelkeep.report.picture import Picture
 
@@ -168,9 +169,15 @@ class Page:
     def write(
         self, folder: str | Path, html: str, record: str, others: Mapping[str, str | bytes] | None = None
     ) -> tuple[Path, ...]:
-        """Write the page, the result as JSON, the `others` and the pictures; each file whole or not at all."""
+        """Write the page, the result as JSON, the `others` and the pictures; each file whole or not at all.
+
+        The folder's `index.html` links this page and those that were written there before.
+        """
         pictures = {name: picture.png for name, picture in self.pictures.items()}
-        return write_files(folder, {html: self.render(), record: self.result.to_json(), **(others or {}), **pictures})
+        files = {html: self.render(), record: self.result.to_json(), **(others or {}), **pictures}
+        written = write_files(folder, files)
+        write_index(Path(folder))
+        return written
 
 
 def write_files(folder: str | Path, files: Mapping[str, str | bytes]) -> tuple[Path, ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from modelkeep.cli.checks import check_out
 from modelkeep.cli.govern.consent import FolderPath
 from modelkeep.cli.govern.identity import AgreementFile, Json
 
@@ -55,6 +56,7 @@ def audit(
         list[Path], typer.Argument(help="The parties' ledgers: folders, ledger.sqlite3 or copies from `govern export`.")
     ],
     *,
+    out: Annotated[Path | None, typer.Option(help="The folder for audit.html and audit.json; else none.")] = None,
     as_json: Json = False,
 ) -> None:
     """Hold the parties' ledgers against each other, and name every entry that was changed, left out or made up.
@@ -64,7 +66,13 @@ def audit(
     from modelkeep.govern.agreement.agreement import Agreement
     from modelkeep.govern.ledger import audit as cross_check
 
+    check_out(out)
     found = cross_check(Agreement.read(agreement), _by_party(ledgers))
+    if out is not None:
+        from modelkeep.report.ledger_audit import ledger_audit_page
+
+        page, _ = ledger_audit_page(found).write(out, "audit.html", "audit.json")
+        typer.echo(f"The page: {page.resolve()}", err=True)
     if as_json:
         typer.echo(found.to_json())
     else:
