@@ -45,6 +45,13 @@ def test_a_chart_of_many_bars_grows_so_that_no_name_covers_another() -> None:
     assert min(b - a for a, b in pairwise(heights)) >= 12.7
 
 
+def test_a_long_name_of_a_row_leaves_room_for_its_bar() -> None:
+    long = "<script>document.title='stolen'</script>: predictions"
+    words = [text.text for text in texts(svg_text(plots.bars({long: HALF, "b": HALF})))]
+    assert "<script>documen…predictions" in words
+    assert "b" in words
+
+
 def test_colours_are_those_of_the_page_with_a_light_one_for_a_file_of_its_own() -> None:
     drawn = svg_text(chart())
     for name, colour in (("ink", "#222222"), ("muted", "#666666"), ("grid", "#e6e6e6"), ("1", "#0072b2")):

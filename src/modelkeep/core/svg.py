@@ -21,6 +21,7 @@ WIDE, WIDE_TEXT = 7.0, 9.0
 """A chart of more inches than that has several panels side by side. It keeps its width, and a phone scrolls it."""
 _LINE = 1.5  # of the smallest text: what a line takes
 _TITLE = 42  # letters of a line of the title
+_NAME = 26  # letters of a row's name: more would leave no room for its bar
 _TICKS = 6  # along the bottom
 _FONT = "'DejaVu Sans', Verdana, system-ui, sans-serif"
 _SVG = "http://www.w3.org/2000/svg"
@@ -88,7 +89,7 @@ def _is_solid(ax: Axes) -> bool:
 def _make_legible(figure: Figure) -> None:
     """At most so wide, and no text smaller than so; what then needs more room gets it in height."""
     from matplotlib.text import Text
-    from matplotlib.ticker import AutoLocator
+    from matplotlib.ticker import AutoLocator, FixedLocator
 
     width, height = figure.get_size_inches()
     least = WIDE_TEXT if width > WIDE else TEXT
@@ -101,11 +102,23 @@ def _make_legible(figure: Figure) -> None:
     for ax in figure.axes:
         if isinstance(ax.xaxis.get_major_locator(), AutoLocator):
             ax.locator_params(axis="x", nbins=_TICKS)
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        if isinstance(ax.yaxis.get_major_locator(), FixedLocator) and any(len(name) > _NAME for name in names):
+            ax.set_yticklabels([_shorten(name) for name in names])
         for axis in (ax.xaxis, ax.yaxis):
             sizes = [label.get_fontsize() for label in axis.get_ticklabels()]
             axis.set_tick_params(labelsize=max([least, *sizes]))
     rows = max(len(ax.get_yticklabels()) for ax in figure.axes)
     figure.set_size_inches(width, max(height, rows * _LINE * least / 72))
+
+
+def _shorten(name: str) -> str:
+    """A long name without its middle: names of one kind often differ at an end.
+
+    >>> _shorten("conv2d_block_1.depthwise.normalisation")
+    'conv2d_block_1.…rmalisation'
+    """
+    return name if len(name) <= _NAME else f"{name[:15]}…{name[-11:]}"
 
 
 def _move_title(figure: Figure, ax: Axes) -> None:

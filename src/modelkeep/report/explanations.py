@@ -210,6 +210,7 @@ def explanations_page(found: Explanations) -> Page:
     return Page(
         result=found,
         title=f"What {found.model_name} looks at in {found.data_name}",
+        verdict=_verdict(found),
         lead="Influence says how strongly each part of the input, or of the network, moves the quantity that is "
         "explained. Attribution, where there is a baseline, says how much of the quantity a part accounts for.",
         parts=(
@@ -218,6 +219,19 @@ def explanations_page(found: Explanations) -> Page:
         ),
         pictures=pictures,
     )
+
+
+def _verdict(found: Explanations) -> str:
+    """What was explained, and how often the model is right on it."""
+    places = ", ".join(str(at.place) for at in found.slices)
+    labelled = [e for e in found.examples if e.label is not None]
+    told = f"{len(found.examples)} of its answers are explained, at {places}."
+    if labelled:
+        right = sum(e.label == e.predicted for e in labelled)
+        told += f" {right} of {len(labelled)} are right; so few say nothing about its accuracy."
+    if any(quantified.misses_much for at in found.slices for quantified in at.quantities):
+        told += " Some attributions miss much of what they explain: read their sizes with care."
+    return told
 
 
 def usual_quantities(model: Model, data: Data) -> tuple[Quantity, ...]:
