@@ -14,6 +14,7 @@ from modelkeep.attack import APGD, BIM, FGSM, ILCM, PGD, APGDTargeted, Attacked,
 from modelkeep.attack.case import Search
 from modelkeep.attack.frame import carry_out
 from modelkeep.attack.health import MASKED
+from modelkeep.core import progress
 from modelkeep.core.access import Labels, Scores, Weights
 from modelkeep.core.errors import InputError
 from modelkeep.core.norms import Ball, Norm
@@ -226,3 +227,19 @@ def test_a_view_gives_no_more_than_the_search_asked_for(model: Model, data: Data
             return super().search(case)
 
     carry_out(model, data, [Nosy("nosy", data.x)], attack="it", ball=Ball("l2", 1.0, model.bounds), seed=0)
+
+
+def test_progress_tells_how_many_of_how_many_stand_first_of_all(model: Model, data: Data) -> None:
+    notes: list[str] = []
+
+    class Notes:
+        def opened(self, task: progress.Task) -> None: ...
+        def changed(self, task: progress.Task) -> None:
+            notes.append(task.note)
+
+        def closed(self, task: progress.Task) -> None: ...
+
+    with progress.watch(Notes()):
+        found = PGD(**SHORT)(model, data, seed=0)
+    standing = int((found.after == data.y).sum())
+    assert notes[-1].startswith(f"{standing} of {len(data)} stand, ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -123,3 +124,15 @@ def test_a_page_repeats_the_command_with_what_was_given_for_model_and_data() -> 
     assert run(app, ["look", "my model.onnx", "--data", "digits"]) == ExitCode.DONE
     assert lines == ["modelkeep look 'my model.onnx' --data digits --method MODEL-a"]
     assert progress.with_sources("modelkeep look MODEL") == "modelkeep look MODEL"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_the_terminal_wrote_for_ctrl_c_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = _Terminal()
+    monkeypatch.setattr("sys.stderr", written)
+    assert run(_app(KeyboardInterrupt), ["work"]) == ExitCode.STOPPED
+    assert written.getvalue().startswith("\r\x1b[Kmodelkeep: stopped")

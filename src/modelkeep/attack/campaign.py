@@ -69,9 +69,10 @@ class Campaign:
                         if checkpoint.due:
                             checkpoint.write(*boundary)
                         # A count: a later radius or search is given only a part of the examples.
-                        standing = f"{int(self.stands.sum())} of {len(self.stands)} examples stand"
+                        # It comes first, where a narrow terminal does not cut it.
+                        standing = f"{int(self.stands.sum())} of {len(self.stands)} stand"
                         spared = solved * (len(searches) - number - 1)  # the later searches need not try these
-                        task.advance(len(index) + spared, f"{search.title}: {standing}")
+                        task.advance(len(index) + spared, f"{standing}, {search.title}")
         finally:
             checkpoint.write(*boundary)  # of the last complete batch, also after Ctrl-C
 

@@ -18,6 +18,8 @@ from modelkeep.cli.vocabulary import rename_old_options
 from modelkeep.core import progress
 from modelkeep.core.errors import InputError, ModelKeepError, PredictionError
 
+_CLEAR = "\r\x1b[K"  # of the line on which the terminal wrote ^C
+
 
 class ExitCode(IntEnum):
     """The exit codes of all verbs, for scripts and CI."""
@@ -45,6 +47,8 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     except typer.Exit as left:
         return left.exit_code
     except (KeyboardInterrupt, typer.Abort, EOFError):
+        if sys.stderr.isatty():
+            sys.stderr.write(_CLEAR)
         _say("stopped; what was finished is kept.", colour=None)
         return ExitCode.STOPPED
     except Exception as error:

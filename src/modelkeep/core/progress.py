@@ -156,20 +156,18 @@ def show(stream: IO[str] | None = None) -> Iterator[None]:
         MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
     from rich.table import Column
 
     console = Console(file=stream)
-    # On a narrow terminal names and notes are cut, so that the numbers between them stay whole: 30 columns.
+    # On a narrow terminal names and notes are cut, so that the numbers between them stay whole: 22 columns.
     name, bar = max(20, console.width // 3), min(20, console.width // 10)
-    note = max(10, console.width - name - bar - 30)
+    note = max(10, console.width - name - bar - 22)
     bars = Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=name)),
         BarColumn(bar_width=bar),
         MofNCompleteColumn(),
-        TimeElapsedColumn(),
         TimeRemainingColumn(),
         TextColumn("[dim]{task.fields[note]}", table_column=Column(no_wrap=True, max_width=note)),
         console=console,
