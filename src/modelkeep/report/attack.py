@@ -15,6 +15,7 @@ from modelkeep.attack.curve import RobustnessCurve
 from modelkeep.attack.result import Rewritten
 from modelkeep.core import plots
 from modelkeep.core.results import Estimate, Result
+from modelkeep.report.measure import percent
 from modelkeep.report.page import Card, Note, Page, Part, Table
 from modelkeep.report.picture import Picture
 from modelkeep.report.verdicts import attack_verdict
@@ -149,7 +150,8 @@ def _draw(found: Attacked, curve: RobustnessCurve | None) -> dict[str, Picture]:
     if curve is not None:
         pictures["attack-curve.png"] = Picture.of(
             curve.draw(),
-            "Accuracy against the size of the change",
+            f"Accuracy falls from {percent(curve.accuracy[0].value)} to {percent(curve.accuracy[-1].value)} as the "
+            f"change grows to {curve.radii[-1]:.3g}",
             "Accuracy if inputs may be changed by this much. The band is the 95 % interval.",
         )
     bars = {"clean": found.clean_accuracy, "attacked": found.robust_accuracy}

@@ -192,7 +192,7 @@ def _draw(found: Bias) -> dict[str, Picture]:
     pictures = {
         "bias.png": Picture.of(
             found.before.draw(),
-            "Shares of the labels and of the predictions",
+            f"Shares of the labels and of the predictions. {found.verdict}",
             "How often each class occurs, and how often it is predicted. The whisker is the 95 % interval.",
         ),
         "bias-features.png": Picture.of(

@@ -22,9 +22,7 @@ def extraction_page(
 ) -> Page:
     """The page of a stolen copy. Of texts, a few of `test` are asked again, to show where the copy differs."""
     pictures = {
-        "extract.png": Picture.of(
-            found.draw(), "The copy beside the target", "Shares of the test data, with intervals."
-        )
+        "extract.png": Picture.of(found.draw(), extraction_verdict(found), "Shares of the test data, with intervals.")
     }
     if drawn is not None:
         pictures["curve.png"] = Picture.of(

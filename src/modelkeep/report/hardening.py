@@ -13,7 +13,7 @@ from modelkeep.report.verdicts import hardening_verdict
 def hardening_page(found: Hardened | Scoreboard, *, model_name: str, data_name: str) -> Page:
     """The page of what hardening changed, or of which defences hold."""
     caption = "Accuracy, with its 95 % interval, under an attack that knows the defence."
-    pictures = {"harden.png": Picture.of(found.draw(), "Accuracy before and after", caption)}
+    pictures = {"harden.png": Picture.of(found.draw(), hardening_verdict(found), caption)}
     if isinstance(found, Scoreboard):
         health = tuple(f"{name}: {note}" for name, score in found.scores.items() for note in score.health)
     else:

@@ -174,6 +174,7 @@ def privacy_page(found: PrivacyReport, members: Data) -> Page:
         result=found,
         title=f"What {found.model_name} gives away about {found.data_name}",
         verdict=found.verdict,
+        verdict_level=notes[0].severity,
         cards=tuple(cards),
         notes=notes,
         notes_title="What to do",
@@ -260,7 +261,7 @@ def _draw(found: PrivacyReport, members: Data) -> dict[str, Picture]:
     pictures = {
         "privacy-roc.png": Picture.of(
             draw_roc(sorted(found.attacks, key=lambda each: -each.auc.value)[:6]),
-            "True positive rate against false positive rate, both logarithmic",
+            f"True positive rate against false positive rate, both logarithmic. {found.verdict}",
             "How many members each attack finds, for each share of non-members that it accuses wrongly. On the left "
             "are the accusations that are hardly ever wrong. Bars are 95 % intervals, where there are enough "
             "non-members.",
