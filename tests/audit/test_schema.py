@@ -12,11 +12,17 @@ from modelkeep import Data, Model
 from modelkeep.audit import Audit, Settings, audit
 from modelkeep.audit.schema import audit_schema
 
+DOCS = Path(__file__).parents[2] / "docs"
 STORED = Path(__file__).parents[1] / "stored" / "results" / "audit.json"
 
 
 def test_it_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(audit_schema())
+
+
+def test_the_documentation_has_it() -> None:
+    stored = json.loads((DOCS / "run.schema.json").read_text(encoding="utf-8"))
+    assert stored == audit_schema(), "run: modelkeep report --schema > docs/run.schema.json"
 
 
 def test_a_new_audit_is_valid(trained_cnn: Model, digits: tuple[Data, Data]) -> None:
