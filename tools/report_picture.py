@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "modelkeep"
 PICTURE = ROOT / "docs" / "images" / "report.png"
 DIGEST = PICTURE.with_suffix(".sha256")
+TEMPLATES = ("page.html", "page.css", "parts.html")
 LAYOUT = SOURCE / "audit" / "page.py"
 SIZE = (1280, 960)
 _COMMENTS = re.compile(r"<!--.*?-->|{#.*?#}|/\*.*?\*/", re.DOTALL)
@@ -26,8 +27,8 @@ _COMMENTS = re.compile(r"<!--.*?-->|{#.*?#}|/\*.*?\*/", re.DOTALL)
 
 def digest_look() -> str:
     """The digest of what decides how the report looks; comments, docstrings and white space do not count."""
-    templates = sorted((SOURCE / "report" / "templates").iterdir())
-    texts = [" ".join(_COMMENTS.sub(" ", path.read_text(encoding="utf-8")).split()) for path in templates]
+    folder = SOURCE / "report" / "templates"
+    texts = [" ".join(_COMMENTS.sub(" ", (folder / name).read_text(encoding="utf-8")).split()) for name in TEMPLATES]
     layout = ast.parse(LAYOUT.read_text(encoding="utf-8"))
     for node in ast.walk(layout):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
