@@ -74,6 +74,27 @@ def test_what_is_left_of_the_budget_makes_the_first_checks_deeper(subject: tuple
     assert {s.name: s.depth for s in _plan(subject, checks, 202 / 60).steps} == {"a": "deep", "b": "deep"}
 
 
+@dataclass(frozen=True)
+class Draws:
+    """A check that takes a second per example."""
+
+    examples: int = 256
+
+    def cost(self, model: Any, data: Any) -> Cost:
+        return Cost(self.examples)
+
+    def __call__(self, model: Any, data: Any, *, seed: int) -> Section:
+        return Section("Drawn", str(self.examples))
+
+
+def test_a_short_budget_takes_fewer_examples_rather_than_none(subject: tuple[Model, Data]) -> None:
+    (step,) = _plan(subject, {"draws": Draws()}, minutes=2).steps
+    assert step.check == Draws(examples=64)
+    (late,) = _plan(subject, {"draws": Draws()}, minutes=0.5).left_out
+    assert late.check == Draws(examples=256)
+    assert _plan(subject, {"draws": Draws(examples=20)}, minutes=0.5).steps[0].check == Draws(examples=20)
+
+
 def test_an_obstacle_is_told_and_costs_nothing(subject: tuple[Model, Data]) -> None:
     plan = _plan(subject, {"a": Digs(1e9, why="It needs the training data.")}, minutes=1)
     assert plan.steps == ()

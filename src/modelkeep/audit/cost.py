@@ -18,7 +18,7 @@ from modelkeep.core.data import Data
 from modelkeep.core.model import Model
 
 _ROWS = 4  # examples in the timed pass
-_MANY_ROWS, _SHORT = 128, 0.01  # and in that of a network whose pass takes fewer seconds than this
+_MANY_ROWS, _SHORT = 128, 0.1  # and in that of a network whose pass takes fewer seconds than this
 _LEAST = 0.5  # seconds: a check draws pictures, however small the network is
 _SIDE = 128  # of the matrix whose decomposition is timed: as wide as the layers of a large network
 _REPEATS = 3  # the fastest counts: another process may hold the machine for a moment

@@ -4,6 +4,7 @@ A check is declared in the family "check": a frozen dataclass with `__call__(mod
 where it can, with
 
 - `cost(model, data) -> Cost`, what it takes;
+- a setting `examples`, of which it takes fewer where the budget is short;
 - a setting `depth`, which says how far it goes: all checks are planned at "quick" first, the cheapest first, and what
   is left of the budget makes them deeper;
 - `obstacle(model, data) -> str`, a sentence that says why it cannot run on these; empty where it can;
@@ -28,6 +29,7 @@ from modelkeep.core.registry import declaration_of, require_extra
 Check = Callable[..., Section]
 Depth = Literal["quick", "standard", "deep"]
 DEPTHS: tuple[Depth, ...] = ("quick", "standard", "deep")
+FEWEST = 32  # examples below which the interval of a rate says little
 _UNKNOWN = Cost(0)
 
 
@@ -82,11 +84,12 @@ def make_plan(
     chosen: list[Step] = []
     spent = 0.0
     for step in sorted(steps, key=lambda step: step.seconds):
-        if spent + step.seconds > 60 * minutes:
+        fitting = _fit(step, model, data, pace, 60 * minutes - spent)
+        if fitting is None:
             left_out.append(replace(step, why=_too_long(step, pace, minutes, spent)))
         else:
-            chosen.append(step)
-            spent += step.seconds
+            chosen.append(fitting)
+            spent += fitting.seconds
     order = {name: place for place, name in enumerate(first)}
     for depth in DEPTHS[1:]:
         for step in sorted(chosen, key=lambda step: order.get(step.name, len(order))):
@@ -96,6 +99,17 @@ def make_plan(
             chosen[chosen.index(step)] = deeper
             spent += deeper.seconds - step.seconds
     return Plan(tuple(sorted(chosen, key=lambda step: step.seconds)), tuple(left_out), minutes)
+
+
+def _fit(step: Step, model: Model, data: Data, pace: Pace, seconds: float) -> Step | None:
+    """The step, on fewer examples if it takes longer than this with all of them; None where few are too many."""
+    while step.seconds > seconds:
+        examples = getattr(step.check, "examples", None)
+        if not is_dataclass(step.check) or not isinstance(examples, int) or examples <= FEWEST:
+            return None
+        fewer = cast(Check, replace(cast(Any, step.check), examples=max(FEWEST, examples // 2)))
+        step = _estimate(step.name, fewer, model, data, pace)
+    return step
 
 
 def not_run(step: Step) -> Section:

@@ -22,9 +22,10 @@ class Verdict:
 def decide(findings: Sequence[Finding], *, stopped: bool = False) -> Verdict:
     """The verdict on findings, the most important first.
 
-    One finding of severity high is enough for "Do not ship". Nothing green is said where nothing was looked at, or
-    where a person stopped the audit.
+    What the owner's policy excepts does not count. One finding of severity high is enough for "Do not ship". Nothing
+    green is said where nothing was looked at, or where a person stopped the audit.
     """
+    findings = [finding for finding in findings if not finding.ignored]
     failed = [finding for finding in findings if finding.status == "fail"]
     grave = [finding for finding in failed if finding.severity == "high"]
     if grave:

@@ -185,10 +185,10 @@ def show_plan(plan: Plan) -> None:
 
     console = Console(stderr=True)
     table = Table(title=f"The plan: about {plan.seconds:.0f} s of {60 * plan.minutes:.0f} s", title_justify="left")
-    for column in ("check", "depth", "estimate"):
-        table.add_column(column, justify="right" if column == "estimate" else "left")
+    for column in ("check", "depth", "examples", "estimate"):
+        table.add_column(column, justify="right" if column in ("examples", "estimate") else "left")
     for step in plan.steps:
-        table.add_row(step.name, step.depth or "–", f"{step.seconds:.1f} s")
+        table.add_row(step.name, step.depth or "–", str(getattr(step.check, "examples", "–")), f"{step.seconds:.1f} s")
     console.print(table)
     for step in plan.left_out:
         console.print(f"  not run: [bold]{step.name}[/bold]. {step.why}", highlight=False)
@@ -222,12 +222,13 @@ def _judge(result: Audit, fail_on: FailOn, comparison: Comparison | None) -> Exi
             return ExitCode.GATE
         return ExitCode.INCONCLUSIVE if comparison.of("unclear") else ExitCode.DONE
     failing = {"high"} if fail_on is FailOn.high else {"high", "medium"}
-    if any(finding.severity in failing for finding in result.findings):
+    counting = [finding for finding in result.findings if not finding.ignored]
+    if any(finding.severity in failing for finding in counting):
         return ExitCode.GATE
     # What cannot be proved is never graver than low, and what did not run is said: neither hides what the gate is for.
     doubts = [
         each
-        for each in result.findings
+        for each in counting
         if each.status == "inconclusive" and not each.id.startswith(("certification.", "encryption."))
     ]
     return ExitCode.INCONCLUSIVE if doubts else ExitCode.DONE
