@@ -163,7 +163,7 @@ def governed(root: Path, data: Data, seed: int, parts: int) -> Iterator[tuple[Le
         [sys.executable, __file__, "--serve", str(folders["bob"].path), str(data_file), str(told)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])},
     )
     assert bob.stdout is not None
     bob.stdout.readline()

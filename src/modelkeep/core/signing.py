@@ -27,7 +27,15 @@ def canonical(content: Any) -> bytes:
 
 
 def is_signed(content: bytes, signature: str, public_key: str) -> bool:
-    """Whether the signature of the content is the public key's (both in hexadecimal)."""
+    """Whether the signature of the content is the public key's (both in hexadecimal).
+
+    The last ones are remembered: what was checked as soon as it came costs nothing when it is needed.
+    """
+    return _verify(content, signature, public_key)
+
+
+@lru_cache(maxsize=256)
+def _verify(content: bytes, signature: str, public_key: str) -> bool:
     from cryptography.exceptions import InvalidSignature
 
     try:

@@ -76,7 +76,7 @@ class Own(Seat):
         self.state = SimpleNamespace(
             pieces=SimpleNamespace(step=0, total=2), keep_when_due=lambda: self.steps.append("keep")
         )
-        self.record = SimpleNamespace(require_prepared=lambda receipt: None)
+        self.record = SimpleNamespace(require_prepared=lambda receipt: None, check_early=lambda of, answer: None)
         self.events = SimpleNamespace(note_refusal=lambda text, of=None: self.steps.append(text))
         arrivals = [(SimpleNamespace(peer="bob"), self.message)]
         self.links = SimpleNamespace(receive=lambda timeout: arrivals.pop(0) if arrivals else None)

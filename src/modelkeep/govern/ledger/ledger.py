@@ -131,7 +131,7 @@ class Ledger:
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """The entries from `start` on."""
         query = "SELECT line FROM entries WHERE number >= ? ORDER BY number LIMIT ?"
-        while lines := self._file.rows(query, start, _CHUNK):
+        while start < self._length and (lines := self._file.rows(query, start, _CHUNK)):
             yield from (parse(Entry, line) for (line,) in lines)
             start += len(lines)
 

@@ -25,7 +25,11 @@ _MOST = 200  # events in a minute
 
 
 class LedgerWriter:
-    """Notes what one party sends and receives, pass after pass, on a thread of its own: no pass waits for it."""
+    """Notes what one party sends and receives, pass after pass, on a thread of its own: no pass waits for it.
+
+    Digests are made when the party has nothing else to do (`catch_up`), or at the latest when the pass ends: while it
+    computes, they would take the processor from what the other parties wait for.
+    """
 
     def __init__(self, ledger: Ledger, wire: Wire) -> None:
         self._ledger, self._wire = ledger, wire
@@ -35,6 +39,7 @@ class LedgerWriter:
         self._complete = False
         self._sent: list[Future[Crossing]] = []
         self._received: list[Future[Crossing]] = []
+        self._due: deque[tuple[Future[Crossing], Callable[[], Crossing]]] = deque()
 
     def begin(self, of: Pass) -> None:
         """Open a pass. Where it was begun before, it must bring the very same."""
@@ -45,16 +50,19 @@ class LedgerWriter:
             brought += recorded.received
         self._brought = {_place(crossing): crossing for crossing in brought}
         self._sent, self._received = [], []
+        self._due.clear()
         self._of = of
 
     def note_sent(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what this party has sent; the tensors must not change any more."""
-        self._sent.append(self._worker.submit(self._crossing, peer, what, at, part, tensors))
+        self._sent.append(self._note(peer, what, at, part, tensors))
 
     def note_received(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
         """Note what came. In a replay it must be what came before, so that a party cannot learn more by a replay."""
-        coming = self._worker.submit(self._crossing, peer, what, at, part, tensors)
+        coming = self._note(peer, what, at, part, tensors)
         before = self._brought.get((peer, what, at, part))
+        if before is not None:
+            self.catch_up()
         same = not self._complete if before is None else coming.result() == before
         if not same:
             raise WireError(
@@ -63,6 +71,12 @@ class LedgerWriter:
             )
         self._received.append(coming)
 
+    def catch_up(self) -> None:
+        """Let the thread make the digests that are due."""
+        due, self._due = self._due, deque()
+        for coming, work in due:
+            self._worker.submit(_fulfil, coming, work)
+
     @property
     def crossed(self) -> tuple[int, int]:
         """How many messages with tensors have come in this pass, and how many have left."""
@@ -70,10 +84,12 @@ class LedgerWriter:
 
     def received(self) -> list[Crossing]:
         """What has come in this pass."""
+        self.catch_up()
         return _sort(self._received)
 
     def finish(self, prepare: Callable[[list[Crossing], list[Crossing]], Receipt]) -> Future[Receipt]:
         """Let `prepare` log what was sent and what was received, when all of it is noted."""
+        self.catch_up()
         sent, received = self._sent, self._received
         return self._worker.submit(lambda: prepare(_sort(sent), _sort(received)))
 
@@ -81,8 +97,10 @@ class LedgerWriter:
         """Finish what was begun."""
         self._worker.shutdown()
 
-    def _crossing(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Crossing:
-        return make_crossing(self._wire, peer, what, at, part, tensors)
+    def _note(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Future[Crossing]:
+        coming: Future[Crossing] = Future()
+        self._due.append((coming, lambda: make_crossing(self._wire, peer, what, at, part, tensors)))
+        return coming
 
 
 def make_crossing(wire: Wire, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Crossing:
@@ -90,6 +108,13 @@ def make_crossing(wire: Wire, peer: str, what: What, at: int, part: int, tensors
     digest = Digest(wire)
     digest.update(tensors)
     return Crossing(peer, what, at, part, digest.hexdigest(), sum(tensor.nbytes for tensor in tensors))
+
+
+def _fulfil(coming: Future[Crossing], work: Callable[[], Crossing]) -> None:
+    try:
+        coming.set_result(work())
+    except BaseException as error:  # who waits for it hears of it
+        coming.set_exception(error)
 
 
 def _place(crossing: Crossing) -> tuple[object, ...]:

@@ -47,6 +47,7 @@ class Links:
         self._answers: dict[tuple[int, int], Future[Message]] = {}
         self._questions = count()
         self._lock = threading.Lock()
+        self.on_idle: Callable[[], None] = lambda: None  # called by `receive` when it is about to wait
 
     def listen(self, answer_at_once: Callable[[Connection, Message], bool], admits: Admits) -> None:
         """Listen at this party's address.
@@ -63,6 +64,8 @@ class Links:
     def receive(self, timeout: float, *, wakes: bool = False) -> _Arrival | None:
         """The next message, or the loss of a connection; None where nothing comes in time, or `wake` was called."""
         until = monotonic() + timeout
+        if self._inbox.empty():
+            self.on_idle()
         try:
             while True:
                 arrival = self._inbox.get(timeout=max(0.0, until - monotonic()))

@@ -60,6 +60,7 @@ class Party:
             writer = LedgerWriter(self.ledger, self.agreement.wire)
             opened.callback(writer.close)
             self.links = Links(self.agreement, identity, keys, self.events.note_refusal)
+            self.links.on_idle = writer.catch_up
             decision = ConsentDecision(policies, consents, self.name, self.ledger)
             self.passes = PassParticipant(
                 name=self.name,

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from modelkeep.core.errors import ConsentPending, ConsentRefused, GovernError, PartyUnavailable
@@ -99,6 +100,8 @@ class PassLeader:
     def _ask(self, of: Pass) -> None:
         """Step 1."""
         others = [(seat.name, seat.ask(of)) for seat in self._others]  # they decide while the own party does
+        for _, answer in others:
+            answer.add_done_callback(partial(self._own.record.check_early, of))  # mostly while a pass is under way
         self._asked[of.digest] = [(self._own.name, self._own.ask(of)), *others]
 
     def _collect_consents(self, of: Pass) -> list[Consent]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from secrets import token_hex
 from typing import Any
 
-from modelkeep.core.errors import ConsentRefused, WireError
+from modelkeep.core.errors import ConsentRefused, GovernError, WireError
 from modelkeep.core.signing import Signer
 from modelkeep.govern.consent.decision import ConsentDecision
 from modelkeep.govern.ledger.attempts import Attempt
@@ -80,6 +82,12 @@ class PassRecord:
         consent = Consent.give(of, self._name, head, self._signer, session=self.session, nonce=nonce, expires=expires)
         self._given[of.number] = (of, consent)
         return consent
+
+    def check_early(self, of: Pass, answer: Future[Consent]) -> None:
+        """Check the signature under a consent as soon as it comes; `begin` refuses a bad one, and has less to do."""
+        with suppress(GovernError):
+            consent = answer.result()
+            consent.check(of, self._keys.get(consent.party, ""))
 
     def begin(self, of: Pass, consents: Sequence[Consent]) -> Receipt:
         """State the intent to make the pass, once all have consented to it. Nothing may cross yet."""
