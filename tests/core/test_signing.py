@@ -24,6 +24,7 @@ def test_a_signature_holds_for_this_content_and_this_key(tmp_path: Path) -> None
     assert not is_signed(content + b" ", signature, signer.public_key)
     assert not is_signed(content, signature, other.public_key)
     assert not is_signed(content, "no signature", signer.public_key)
+    assert is_signed(content, signature, signer.public_key)  # what was found about another one does not count for it
 
 
 def test_the_key_is_made_once_and_for_the_owner_alone(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.ledger.receipt import Receipt
 from modelkeep.govern.ledger.writer import LedgerWriter
 from modelkeep.govern.passes import Pass
+from modelkeep.govern.wire.message import Digest
 from modelkeep.govern.wire.settings import Wire
 
 ONE, OTHER = torch.ones(3), torch.zeros(3)
@@ -60,6 +61,26 @@ def test_order_of_arrival_does_not_change_the_entry(ledger: Ledger, writer: Ledg
     assert entries[0] == entries[1]
     assert [crossing.part for crossing in entries[0].received] == [0, 1, 2]
     assert ledger.length == 1
+
+
+def test_digests_that_were_put_off_are_those_of_what_crossed(ledger: Ledger, writer: LedgerWriter) -> None:
+    writer.begin(a_pass())
+    writer.note_sent("alice", "gradients", 0, 0, [ONE])
+    writer.catch_up()
+    writer.note_received("alice", "activations", 0, 0, [OTHER])  # until the end of the pass
+    entry = finish(ledger, writer)
+    for crossing, tensor in ((entry.sent[0], ONE), (entry.received[0], OTHER)):
+        digest = Digest(Wire())
+        digest.update([tensor])
+        assert crossing.digest == digest.hexdigest()
+
+
+def test_tensors_without_a_digest_end_the_pass(ledger: Ledger, writer: LedgerWriter) -> None:
+    writer.begin(a_pass())
+    writer.note_sent("alice", "gradients", 0, 0, [ONE.to_sparse()])
+    with pytest.raises(RuntimeError):
+        finish(ledger, writer)
+    assert ledger.length == 0
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -72,6 +72,20 @@ def test_questions_are_answered_in_any_order(pair: Pair) -> None:
     assert pending.value.seconds == 7.0
 
 
+def test_who_waits_for_a_message_does_what_was_put_off(pair: Pair) -> None:
+    waited: list[bool] = []
+    pair.bob.on_idle = lambda: waited.append(True)
+    assert pair.bob.receive(0.01) is None
+    assert waited == [True]
+    pair.alice.dial("bob", PATIENCE)
+    for value in range(2):
+        pair.alice.send("bob", Message("slow", {"value": value}))
+    pair.alice.ask("bob", "quick", {"value": 1}).result(PATIENCE)  # so both have come
+    for _ in range(2):
+        pair.come(pair.bob)
+    assert waited == [True]
+
+
 def test_answers_that_were_not_asked_for_are_refused(pair: Pair) -> None:
     connection = pair.endpoint.connect("bob", pair.address, PATIENCE)
     connection.send(Message("answer", {"question": 3}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,22 @@ def test_a_pass_from_its_consents_to_its_end(places: Places) -> None:
     stated = prepared[0].event.values
     assert stated["metrics"] == places["alice"].ledger.entry(0).metrics == {"loss": 1.5}
     assert stated["entry"] == places["alice"].ledger.entry(0).hash
+
+
+def test_a_consent_that_was_checked_early_is_refused_all_the_same(places: Places) -> None:
+    of = a_pass()
+    consents = consent_to(places, of)
+    forged = replace(consents[1], expires=consents[1].expires + 1)
+    for early in (*consents, forged, replace(forged, party="mallory")):
+        answer: Future[Consent] = Future()
+        answer.set_result(early)
+        places["alice"].record.check_early(of, answer)
+    refused: Future[Consent] = Future()
+    refused.set_exception(ConsentRefused("No."))
+    places["alice"].record.check_early(of, refused)
+    with pytest.raises(GovernError, match="not signed by 'bob'"):
+        places["alice"].record.begin(of, [consents[0], forged, consents[2]])
+    places["alice"].record.begin(of, consents)
 
 
 def test_a_consent_is_signed_with_the_history_two_passes_before(places: Places) -> None:

@@ -27,6 +27,7 @@ from modelkeep.govern.piece.computation import Computation, make_route
 from modelkeep.govern.piece.materials import Materials
 from modelkeep.govern.piece.openings import Openings
 from modelkeep.govern.piece.payload import Payload
+from modelkeep.govern.session.admission import Admission
 from modelkeep.govern.session.draw import draw
 from modelkeep.govern.session.links import Links
 from modelkeep.govern.session.pass_record import PassRecord
@@ -64,7 +65,7 @@ class PassParticipant:
     _computation: Computation | None = None
     _prepared: Future[Receipt] | None = None
     _ended: bool = False
-    _admitted: set[tuple[object, ...]] = field(default_factory=set)
+    _admission: Admission = field(default_factory=Admission)
     _early: list[tuple[str, Message]] = field(default_factory=list)
     _outbox: list[Callable[[], None]] = field(default_factory=list)
     _buffers: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -160,34 +161,11 @@ class PassParticipant:
     # ---- 5 carry
 
     def admits(self, peer: str, kind: str, header: Mapping[str, Any], size: int) -> bool:
-        """Whether tensors that are announced may come at all; asked before any memory is taken for them.
-
-        A pass that has not begun may hold nothing, and in one that has each message comes once, and is as large as
-        this party expects it to be.
-        """
-        number: Any = header.get("leg")
-        part: Any = header.get("part")
-        computation = self._computation
-        told = f"'{peer}' sent {kind} "
-        checks = isinstance(computation, SpotCheck)
-        if kind not in (("opening",) if checks else ("activations", "gradients")):
-            refusal = f"'{peer}' sent tensors with a message that has none"
-        elif not self.session or header.get("session") != self.session:
-            refusal = told + "of a session that is over, or of none"
-        elif computation is None or header.get("pass") != computation.of.digest:
-            refusal = told + "of a pass that has not begun, or is over"
-        elif not computation.due(peer, kind, number, part) or (kind, number, part) in self._admitted:
-            refusal = told + (
-                f"for micro-batch {part!r:.40} of stage {number!r:.40} in {computation.of}, and none are due from it: "
-                "they came twice, too soon, or from the wrong party"
-            )
-        elif size > computation.largest(kind, number, part):
-            refusal = told + f"of {size:,} bytes in {computation.of}, which are more than can be due"
-        else:
-            self._admitted.add((kind, number, part))
-            return True
-        self.events.note_refusal(refusal + ". They are ignored.")
-        return False
+        """Whether tensors that are announced may come at all; asked before any memory is taken for them."""
+        refusal = self._admission.admit(self._computation, self.session, peer, kind, header, size)
+        if refusal:
+            self.events.note_refusal(refusal)
+        return not refusal
 
     def carry(self, peer: str, message: Message) -> None:
         """Compute with activations or gradients that came, and send on what results."""
@@ -342,7 +320,7 @@ class PassParticipant:
 
     def _forget(self) -> None:
         self._computation = self._prepared = None
-        self._admitted = set()
+        self._admission.forget()
         self._early.clear()
         self._outbox.clear()
 
