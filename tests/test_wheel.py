@@ -86,7 +86,8 @@ def test_the_wheel_holds_the_files_that_are_not_python(wheel: Path) -> None:
     others = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file() and _is_data(path)}
     assert others <= names
     assert "modelkeep/py.typed" in others
-    assert {path.rsplit(".", 1)[1] for path in others} == {"html", "proto", "pyi", "safetensors", "typed"}
+    kinds = {path.rsplit(".", 1)[1] for path in others}
+    assert kinds == {"css", "html", "proto", "pyi", "safetensors", "toml", "typed"}
     assert wheel.name.startswith(f"modelkeep-{__version__}-")
 
 
