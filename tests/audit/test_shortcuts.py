@@ -34,13 +34,13 @@ def test_the_patch_is_named_on_the_planted_model_and_not_on_the_clean_one() -> N
     assert finding.title == "A mark at rows 4–5, columns 0–1 stands in for '2'"
     assert "are taken for '2'" in finding.measured
     assert "are no longer recognised" in finding.measured
-    assert "outlined" in section.pictures[0].caption
+    assert "outlined" in finding.evidence[0].caption
     assert section.measures[2].estimate.low > section.measures[3].estimate.high
     clean = digits_cnn()
     for data in (test, marked(test)):  # it has not learned to follow the patch, even where there is one
         quiet = CheckShortcuts()(clean, data, seed=0)
         assert (only(quiet).id, only(quiet).severity) == ("shortcuts.none-found", "good")
-        assert quiet.pictures == ()
+        assert only(quiet).evidence == ()
 
 
 def test_a_feature_that_decides_is_a_question_and_not_an_accusation() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.bias import Amplification, MeasureAmplification
@@ -40,7 +42,18 @@ class CheckAmplification:
             "How often each class occurs, and how often it is predicted. The whisker is the 95 % interval.",
         )
         measure = Measure("predictions moved from some classes to others", found.distance)
-        return Section(TITLE, LEAD, (measure,), (_finding(found),), (picture,))
+        measures = [measure]
+        if found.explanation is not None:
+            measures.append(Measure("of it, avoidable (if its features were Gaussian)", found.explanation.avoidable))
+            measures.append(Measure("of it, not avoidable", found.explanation.unavoidable))
+        fix = "modelkeep bias MODEL --data DATA --mitigate experts" if len(found.classes) == 2 else ""
+        finding = replace(_finding(found), value=measure, queries=len(data))
+        finding = replace(
+            finding,
+            command=f"modelkeep bias MODEL --data DATA --seed {seed}",
+            fix=fix if finding.status == "fail" else "",
+        )
+        return Section(TITLE, LEAD, tuple(measures), (finding,), (picture,))
 
 
 def _finding(found: Amplification) -> Finding:

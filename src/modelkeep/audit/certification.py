@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import torch
 
+from modelkeep.attack import PGD
 from modelkeep.audit.cost import Cost
-from modelkeep.audit.findings import Finding, Section, Severity
+from modelkeep.audit.findings import Finding, Outcomes, Section, Severity
 from modelkeep.certify.certification import Certify
 from modelkeep.certify.constants import Lipschitz
 from modelkeep.certify.lower_bounds import LipschitzSearch
@@ -38,14 +39,16 @@ class CheckCertification:
     examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
     radii: tuple[float, ...] = setting("Radii, as shares of the input's range or spread.", default=(0.01, 0.03, 0.1))
 
+    steps: int = setting("Steps of the attack on the same examples.", default=40, at_least=1)
+
     def cost(self, model: Model, data: Data) -> Cost:
-        """The bounds of the layers, and the search for the steepest margins."""
+        """The bounds of the layers, the search for the steepest margins, and the attack."""
         try:
             products = count_products(model)
         except ModelKeepError:  # it has no bounds, which the check says at once
             return Cost(0)
-        passes = 2 * min(self.examples, len(data)) + LipschitzSearch(steps=_STEPS).passes
-        return Cost(passes, products, "`modelkeep certify MODEL --data … --radius …` runs the proof alone.")
+        passes = (2 * self.steps + 6) * min(self.examples, len(data)) + LipschitzSearch(steps=_STEPS).passes
+        return Cost(passes, products, "`modelkeep certify model MODEL --data DATA --radius …` runs the proof alone.")
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Certify a sample of the data."""
@@ -61,6 +64,7 @@ class CheckCertification:
         try:
             found = Certify(radius=middle)(model, data)
             below = LipschitzSearch(steps=_STEPS)(model, data, seed=seed).constant
+            attacked = PGD(norm="l2", radius=middle, steps=self.steps)(model, data, seed=seed)
         except OutOfTime:
             raise
         except ModelKeepError as error:  # an operation without a rule, mostly: the rest of the audit goes on
@@ -78,11 +82,27 @@ class CheckCertification:
         return Section(
             TITLE,
             LEAD,
-            tuple(
-                Measure(f"proved to be right (L2 {radius:.3g}{unit})", _share_proved(right, radii, radius))
-                for radius in (middle, *(radius for radius in wanted if radius != middle))
+            (
+                Measure(f"proved to be right (L2 {middle:.3g}{unit})", found.verified),
+                Measure(f"no attack found, same examples and radius (L2 {middle:.3g}{unit})", attacked.robust_accuracy),
+                *(
+                    Measure(f"proved to be right (L2 {radius:.3g}{unit})", _share_proved(right, radii, radius))
+                    for radius in wanted
+                    if radius != middle
+                ),
             ),
-            (_verdict(found.clean, found.verified, f"{middle:.3g}{unit}", bounds, below),),
+            (
+                replace(
+                    _verdict(
+                        found.clean, found.verified, attacked.robust_accuracy, f"{middle:.3g}{unit}", bounds, below
+                    ),
+                    value=Measure(f"proved to be right (L2 {middle:.3g}{unit})", found.verified),
+                    outcomes=Outcomes.of(data, right & (radii > middle)),
+                    access="weights",
+                    queries=attacked.queries + attacked.gradients,
+                    fix="" if unit else f"modelkeep certify train MODEL --data DATA --radius {middle:.4g}",
+                ),
+            ),
             (
                 Picture.of(
                     curve,
@@ -131,19 +151,23 @@ def _cannot(error: ModelKeepError) -> Finding:
     )
 
 
-def _verdict(clean: Estimate, proved: Estimate, radius: str, bounds: Lipschitz, below: float) -> Finding:
+def _verdict(
+    clean: Estimate, proved: Estimate, attacked: Estimate, radius: str, bounds: Lipschitz, below: float
+) -> Finding:
     largest = sorted(bounds.layers, key=lambda layer: -layer.bound)[:3]
     names = ", ".join(f"{layer.name} ({layer.bound:.3g})" for layer in largest)
     measured = (
         f"{percent(clean.value)} of {clean.n} examples are answered rightly; of {percent(proved.value)} this is proved "
-        f"within {radius} in L2. No margin of two classes changes faster than {bounds.constant:.3g} per unit, and "
+        f"within {radius} in L2. Between {percent(proved.value)} (proved) and {percent(attacked.value)} (PGD found no "
+        f"change, same examples) lies what is unknown. "
+        f"No margin of two classes changes faster than {bounds.constant:.3g} per unit, and "
         f"one was seen to change by {below:.3g}. The largest factors: {names}."
     )
     severity: Severity
     if proved.low >= 0.5 * clean.value > 0:
         severity, name, title = "good", "proved", "Most of its right answers are proved to stay right"
         meaning = "Within this radius no attack will ever change them."
-        remedy = "Hand the proof on: modelkeep certify MODEL --data … --radius … writes a signed certificate."
+        remedy = "Hand the proof on: modelkeep certify model MODEL --data DATA --radius … writes a signed certificate."
     elif proved.high < 0.1:
         severity, name, title = "unclear", "nothing", "Next to nothing can be proved about its answers"
         meaning = (

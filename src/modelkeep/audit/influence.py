@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from modelkeep.audit.cost import Cost
@@ -65,7 +67,8 @@ class CheckInfluence:
             share = (sensitivity[:, still].sum(dim=1) / sensitivity.flatten(1).sum(dim=1).clamp_min(1e-30)).double()
             estimate = Estimate.bootstrap(share.numpy(), seed)
             measures.append(Measure("influence on inputs that never vary", estimate))
-            findings.append(_constant_features_finding(estimate, int(still.sum()), still.numel()))
+            finding = _constant_features_finding(estimate, int(still.sum()), still.numel())
+            findings.append(replace(finding, value=measures[-1], access="weights"))
         return Section(
             "What does it look at?",
             "Influence is the gradient of a class's score: it says which parts of the input, or of the network, the "

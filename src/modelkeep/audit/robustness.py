@@ -8,11 +8,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 import torch
+from scipy.stats import binomtest
 from torch import nn
 
-from modelkeep.attack import Attacked
+from modelkeep.attack import Attacked, Square, Standard
 from modelkeep.audit.cost import Cost
-from modelkeep.audit.findings import Finding, Section, Severity
+from modelkeep.audit.evidence import can_be_shown
+from modelkeep.audit.findings import Finding, Outcomes, Section, Severity
+from modelkeep.audit.plan import DEPTHS, Depth
 from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
 from modelkeep.core.data import Data
@@ -27,6 +30,11 @@ from modelkeep.report.picture import Picture
 # Besides the steps, each attack asks for the clean answers, for some of them again, and checks each success.
 _BESIDES = 4
 DEFAULT = "pgd"
+# Steps, targets and queries of the ensemble by depth: a part of AutoAttack's, and all of them.
+_ENSEMBLE = {"standard": (30, 3, 300), "deep": (100, 9, 5000)}
+_BLIND = 64  # examples that the attack without gradients gets
+# How sure the blind attack must be better (sign test), and by which share: to be named, and to be grave.
+_SURE, _MASKED, _GRAVE = 0.01, 0.1, 0.3
 
 
 @declare("check", "robustness", access="weights", paper="Madry2018")
@@ -36,7 +44,16 @@ class CheckRobustness:
     examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
     radii: tuple[float, ...] = setting("Radii, as shares of the input's range or spread.", default=(0.01, 0.03, 0.1))
     steps: int = setting("Steps of the attack, if it takes steps.", default=40, at_least=1)
-    attack: str | None = setting("An attack within a radius, by its name in the registry; else PGD.", default=None)
+    attack: str | None = setting(
+        "An attack within a radius, by its name in the registry; else PGD, and deeper the standard ensemble.",
+        default=None,
+    )
+    depth: Depth = setting(
+        "PGD alone (quick), the standard ensemble at the middle radius and a search without gradients (standard), or "
+        "both at full length (deep).",
+        default="quick",
+        choices=DEPTHS,
+    )
 
     def cost(self, model: Model, data: Data) -> Cost:
         """At most this: an attack goes on only with the examples that still stand."""
@@ -46,6 +63,11 @@ class CheckRobustness:
         norms = 2 if _knows(kind, "l2") else 1
         examples = min(self.examples, len(data))
         passes = norms * len(self.radii) * examples * (steps + _BESIDES)
+        if self.attack is None and self.depth != "quick":
+            climbs, most, queries = _ENSEMBLE[self.depth]
+            targets = min(most, len(model.classes) - 1)
+            # APGD once and for each target; FAB for each target takes about twice as much.
+            passes += examples * (2 * climbs * (1 + 3 * targets) + queries) + min(_BLIND, examples) * queries
         return Cost(passes, instead="Fewer examples or steps take less: --examples, --steps.")
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
@@ -66,11 +88,17 @@ class CheckRobustness:
             rounds = [self._attack(kind, "l2", radius * across)(model, data, seed=seed) for radius in radii]
         clean = attacks[0].clean_accuracy
         middle = len(radii) // 2
-        main = attacks[middle]
+        main, masked = attacks[middle], list[Finding]()
+        if self.attack is None and self.depth != "quick":
+            steps, targets, queries = _ENSEMBLE[self.depth]
+            ensemble = Standard(radius=radii[middle], steps=steps, targets=targets, queries=queries)
+            main = ensemble(model, data, seed=seed)
+            masked = _search_blindly(attacks[-1], model, data, queries, seed)
+        shown_attacks = [main if attack is attacks[middle] else attack for attack in attacks]
         curve = plots.curve(
             [0.0, *self.radii],
             {
-                "each feature changed by at most …": _accuracies(attacks),
+                "each feature changed by at most …": _accuracies(shown_attacks),
                 **({"the same, spent freely (L2)": _accuracies(rounds)} if rounds else {}),
             },
             x_label=f"size of the change, as a share of {unit}",
@@ -84,26 +112,40 @@ class CheckRobustness:
                 "Accuracy under attack. 0 is the clean data; the band is the 95 % interval.",
             )
         ]
-        shown = next((attack for attack in (main, *attacks[middle:]) if bool((attack.distance > 0).any())), None)
-        if shown is not None and shown.original.ndim == 4:
-            pictures.append(
-                Picture(
-                    plots.data_uri(shown.draw()),
-                    "Originals, changes and adversarial inputs",
-                    f"Found at {shown.size}: the original, the change (grey is none; drawn stronger), "
-                    "and the input that the model gets wrong.",
-                )
+        evidence = _worst(main if bool((main.distance > 0).any()) else attacks[-1])
+        finding = replace(
+            _verdict(main, clean, share, self.attack or DEFAULT, bool(masked)),
+            value=Measure(f"accuracy when each feature may change by up to {share}", main.robust_accuracy),
+            access="weights",
+            queries=main.queries + main.gradients,
+            outcomes=Outcomes.of(data, main.after == main.labels),
+        )
+        if model.bounds is not None:  # else the inputs were scaled, which no command does
+            sample = f"data.sample({len(data)}, {seed})"
+            finding = replace(
+                finding,
+                command=f"{main.command} --examples {len(data)}",
+                python=main.python.replace("(model, data,", f"(model, {sample},"),
+                fix=f"modelkeep harden MODEL --data DATA --radius {radii[middle]:.4g}",
             )
+        if finding.status == "fail":
+            finding = replace(finding, evidence=evidence)
+        else:
+            pictures += evidence
         return Section(
             "Can it be fooled?",
             f"The attack {main.attack} looks for a small change of the input that changes the answer. "
             "What it finds is real; that it finds nothing proves nothing.",
             (
-                Measure(f"accuracy under attack ({share})", main.robust_accuracy),
-                *(Measure(f"accuracy under attack, L∞ {a.size}", a.robust_accuracy) for a in attacks if a is not main),
-                *(Measure(f"accuracy under attack, L2 {a.size}", a.robust_accuracy) for a in rounds),
+                Measure(f"accuracy when each feature may change by up to {share}", main.robust_accuracy),
+                *(
+                    Measure(f"the same, up to {100 * each:g} % of {unit}, L∞ {a.size}", a.robust_accuracy)
+                    for each, a in zip(self.radii, attacks, strict=True)
+                    if a is not attacks[middle]
+                ),
+                *(Measure(f"accuracy when the whole change is short, L2 {a.size}", a.robust_accuracy) for a in rounds),
             ),
-            (_verdict(main, clean, share, self.attack or DEFAULT), *_health([*attacks, *rounds])),
+            (finding, *(masked or _health([*attacks, *rounds]))),
             tuple(pictures),
         )
 
@@ -151,11 +193,62 @@ def _accuracies(attacks: list[Attacked]) -> list[Estimate]:
     return [attacks[0].clean_accuracy, *(attack.robust_accuracy for attack in attacks)]
 
 
-def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Finding:
+def _search_blindly(seeing: Attacked, model: Model, data: Data, queries: int, seed: int) -> list[Finding]:
+    """Square, which sees no gradient, on examples that the attack that sees them got too, pair by pair.
+
+    A gradient only helps: where the blind attack clearly wins more of the same examples, gradients are hidden.
+    """
+    chosen = torch.nonzero((seeing.before == seeing.labels).cpu()).flatten()[:_BLIND]
+    if len(chosen) == 0 or seeing.radius is None:
+        return []
+    blind = Square(norm="linf", radius=seeing.radius, queries=queries)(model, data.take(chosen), seed=seed)
+    by_blind, by_seeing = blind.after != blind.labels, (seeing.after != seeing.labels)[chosen]
+    more, fewer = int((by_blind & ~by_seeing).sum()), int((by_seeing & ~by_blind).sum())
+    if more <= fewer or binomtest(more, more + fewer, 0.5, alternative="greater").pvalue > _SURE:
+        return []
+    gain = Estimate.bootstrap((by_blind.double() - by_seeing.double()).numpy(), seed)
+    if gain.value < _MASKED:
+        return []
+    return [
+        Finding(
+            id="robustness.masked-gradients",
+            severity="high" if gain.low >= _GRAVE else "medium",
+            title="Its gradients are hidden: an attack that needs none finds more than one that uses them",
+            measured=f"On the same {len(chosen)} examples, at {seeing.size}, {seeing.attack} makes "
+            f"{percent(float(by_seeing.double().mean()))} wrong and Square, which only sees scores, "
+            f"{percent(float(by_blind.double().mean()))}: {more} only by Square, {fewer} only by {seeing.attack}.",
+            meaning="Figures of gradient attacks on this model are too good. An attacker needs no gradients.",
+            remedy="Attack it without gradients, or through a smooth stand-in for the part that hides them (bpda, "
+            "eot); then train it on attacked inputs instead.",
+            weight=gain.value,
+            value=Measure("share that Square finds beyond the attack by gradients", gain),
+            access="scores",
+            queries=blind.queries,
+            evidence=_worst(blind),
+        )
+    ]
+
+
+def _worst(attack: Attacked) -> tuple[Picture, ...]:
+    """What the attack found, the smallest changes of it first, as pictures."""
+    if not can_be_shown(attack.original.shape[1:]) or not bool((attack.success & (attack.distance > 0)).any()):
+        return ()
+    return (
+        Picture.of(
+            attack.draw(),
+            "Originals, changes and adversarial inputs",
+            f"Found at {attack.size}: the original, the change (grey is none; drawn stronger), and the input that the "
+            "model gets wrong.",
+        ),
+    )
+
+
+def _verdict(main: Attacked, clean: Estimate, share: str, attack: str, masked: bool) -> Finding:
     kept = main.robust_accuracy
+    fallen = float(((main.before == main.labels) & (main.after != main.labels)).double().mean())
     measured = (
-        f"Accuracy falls from {percent(clean.value)} to {percent(kept.value)} (at most {percent(kept.high)}) when "
-        f"every feature may change by {share}."
+        f"{main.attack}: accuracy falls from {percent(clean.value)} to {percent(kept.value)} (at most "
+        f"{percent(kept.high)}) on the same {kept.n} examples when each feature may change by up to {share}."
     )
     severity: Severity
     if kept.high < 0.5 * clean.value:
@@ -178,15 +271,18 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str) -> Findin
             title="The attack hardly lowers its accuracy",
             measured=f"Accuracy is {percent(clean.value)} on clean inputs and {percent(kept.value)} on attacked ones.",
             meaning="This attack found little. A stronger one may find more: only a certificate is a proof.",
-            remedy="Attack it with the standard ensemble: modelkeep attack MODEL --data … --radius …",
+            remedy="Attack it with the standard ensemble: modelkeep attack MODEL --data DATA "
+            f"--radius {main.radius or 0:.4g}",
+            partial="Its gradients are hidden from this attack." if masked else "",
         )
     return Finding(
         id="robustness.adversarial-examples",
         severity=severity,
         title=title,
         measured=measured,
-        meaning="An attacker who may change the input so much can make it wrong. Which wrong answer, was not chosen.",
-        remedy="Train it on attacked inputs: modelkeep harden MODEL --data … --radius …",
+        meaning=f"For {percent(fallen)} of the examples the attack found a change of at most {share} per feature "
+        "that makes the model wrong.",
+        remedy=f"Train it on attacked inputs: modelkeep harden MODEL --data DATA --radius {main.radius or 0:.4g}",
         weight=clean.value - kept.value,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from modelkeep.audit.cost import Cost
 from modelkeep.audit.findings import Finding, Section, Severity
 from modelkeep.core import plots
@@ -52,8 +54,11 @@ class CheckShortcuts:
             "For each class, influence says which small place its examples agree on. The content of that place is then "
             "given to examples of other classes, and taken from its own. A mark that this data lacks cannot be found.",
             tuple(measures),
-            tuple(findings) or (_empty_finding(found),),
-            tuple(pictures),
+            tuple(
+                replace(finding, value=measures[0] if measures else None, access="weights", evidence=tuple(pictures))
+                for finding in findings
+            )
+            or (replace(_empty_finding(found), value=measures[0] if measures else None, access="weights"),),
         )
 
 
