@@ -211,7 +211,8 @@ def test_the_report_opens_offline_and_reads_well(report: Audit, tmp_path: Path) 
         assert browser.title.startswith("ModelKeep: Sequential on digits")
         sizes = browser.execute_script(_PICTURES)
         explained = 2  # the map at the input, and the sheet of units
-        assert len(sizes) == sum(len(section.pictures) for section in report.sections) + explained
+        evidence = sum(len(finding.evidence) for finding in report.findings)
+        assert len(sizes) == sum(len(section.pictures) for section in report.sections) + explained + evidence
         assert all(complete and width > 100 and alt for complete, width, alt in sizes)
         titles = browser.execute_script("return [...document.querySelectorAll('.finding h3')].map(h => h.innerText)")
         assert len(titles) == len([finding for finding in report.findings if not finding.skipped])
