@@ -26,6 +26,7 @@ from modelkeep.cli.methods import methods
 from modelkeep.cli.privacy import privacy
 from modelkeep.cli.report import report
 from modelkeep.cli.train_privately import TrainPrivatelyCommand, train_privately
+from modelkeep.cli.ui import ui
 from modelkeep.core.version import __version__
 
 __all__ = ["app", "main"]
@@ -43,6 +44,7 @@ app.command()(demo)
 app.command()(audit)
 app.command()(fix)
 app.command()(report)
+app.command()(ui)
 app.command()(describe)
 app.command()(convert)
 app.command(cls=method_command("explainer", "integrated-gradients", without=("call",)))(explain)

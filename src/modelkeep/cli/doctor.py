@@ -24,6 +24,7 @@ _ENABLES = {
     "govern": "splitting a model between parties that consent to every pass",
     "encrypt": "running a model on encrypted data",
     "private": "training with differential privacy",
+    "ui": "the web application on this machine, modelkeep ui",
     "rl": "agents of reinforcement learning, and completing them (MinAtar, Atari, Doom)",
     "completion": "the search for models that are hard to complete",
     "scale": "running studies on a Ray cluster",

@@ -1,0 +1,16 @@
+"""The view Studies."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from modelkeep.web.pages import show
+
+router = APIRouter()
+
+
+@router.get("/studies")
+def page(request: Request) -> HTMLResponse:
+    """The page."""
+    return show(request, "studies.html")

@@ -1,0 +1,88 @@
+"""Workspace: the folder of runs and the models that are open, shared by all requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from modelkeep.audit.sources import Sources
+from modelkeep.core.data import Data
+from modelkeep.core.errors import ModelKeepError
+from modelkeep.core.model import Model
+
+OpenSources = Callable[[Sources], tuple[Model, Data]]
+"""What reads a model and its data by the names and options of the command line; the command line gives it."""
+
+TRY_DIGITS = Sources("digits-cnn", "digits", "digits")
+_MOST_OPEN = 4  # models; a tab may have one that another tab does not
+_asked: ContextVar[tuple[str, str]] = ContextVar("modelkeep_ui_asked", default=("", ""))
+
+
+class NotOpen(ModelKeepError):
+    """A view needs a model, and none is open."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model with its data, and the names under which a command line finds them again.
+
+    `lock` is held by whoever computes with the model: it has one set of hooks.
+    """
+
+    model: Model
+    data: Data
+    sources: Sources
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """Such as "digits-cnn on digits"."""
+        return f"{Path(self.sources.model).name} on {Path(self.sources.data).name}"
+
+
+@dataclass
+class Workspace:
+    """What the application works on. `open_sources` reads models; `folder` holds runs, studies and the list of jobs."""
+
+    folder: Path
+    open_sources: OpenSources
+    _opened: dict[tuple[str, str], Opened] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def opened(self) -> Opened | None:
+        """The model that the request asks for by `?model=…&data=…`; without them the one that was opened last."""
+        with self._lock:
+            asked = _asked.get()
+            if any(asked):
+                return self._opened.get(asked)
+            return next(reversed(self._opened.values()), None)
+
+    def require_opened(self) -> Opened:
+        """The same, or an error that says what to do."""
+        found = self.opened
+        if found is not None:
+            return found
+        model, data = _asked.get()
+        told = f"'{model}' with the data '{data}' is not open" if model or data else "No model is open"
+        raise NotOpen(f"{told}. Open it at the top of the page.")
+
+    def open(self, sources: Sources) -> Opened:
+        """Read a model and its data, unless they are open already."""
+        key = (sources.model, sources.data)
+        with self._lock:
+            there = self._opened.pop(key, None)
+            if there is None or there.sources != sources:
+                there = Opened(*self.open_sources(sources), sources)
+            self._opened[key] = there  # the last
+            while len(self._opened) > _MOST_OPEN:
+                del self._opened[next(iter(self._opened))]
+            return there
+
+    @staticmethod
+    def ask(model: str, data: str) -> None:
+        """Say which model the request at hand is about."""
+        _asked.set((model, data))
