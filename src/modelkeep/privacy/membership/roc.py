@@ -56,6 +56,19 @@ def roc(members: Array, non_members: Array) -> tuple[Array, Array]:
     return np.concatenate([[0.0], false]), np.concatenate([[0.0], true])
 
 
+def threshold_at(non_members: Array, false_positive_rate: float) -> float:
+    """The lowest score above which no more than this share of the non-members lie.
+
+    >>> threshold_at(np.array([1.0, 2.0, 3.0, 4.0]), 0.25)
+    3.0
+    """
+    return float(_falling(non_members)[math.floor(false_positive_rate * len(non_members) + 1e-9) + 1])
+
+
+def _falling(scores: Array) -> Array:
+    return np.concatenate([[np.inf], np.sort(scores)[::-1], [-np.inf]])
+
+
 def operating_point(
     members: Array, non_members: Array, false_positive_rate: float, level: float = LEVEL
 ) -> OperatingPoint:
@@ -70,14 +83,14 @@ def operating_point(
     m, n, rate = len(members), len(non_members), false_positive_rate
     half = share_level(2, level)
     tail = (1 - half) / 2
-    down = np.concatenate([[np.inf], np.sort(non_members)[::-1], [-np.inf]])
+    down = _falling(non_members)
     # The number of non-members above the true quantile is binomial. `few` of them or fewer are rare, and so are `many`.
     few = int(binom.ppf(tail, n, rate))
     few -= int(binom.cdf(few, n, rate) > tail)
     many = int(binom.isf(tail, n, rate)) + 1
     strict = down[few + 1] if few >= 0 else np.inf
     loose = down[min(many, n + 1)]
-    found = int((members > down[math.floor(rate * n + 1e-9) + 1]).sum())
+    found = int((members > threshold_at(non_members, rate)).sum())
     low = Estimate.rate(int((members > strict).sum()), m, half).low
     high = Estimate.rate(int((members > loose).sum()), m, half).high
     needed = math.ceil(math.log(tail) / math.log1p(-rate))
