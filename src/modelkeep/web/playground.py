@@ -160,11 +160,13 @@ class Playground:
             return None, str(error)
 
     def _end(self, norm: Norm, nearest: float | None, certified: float | None) -> float:
+        """Where the slider ends: beyond what is known, and no farther than an input can be moved."""
+        width = self._width(norm)
         if nearest:
-            return round_up(max(_NEAR * nearest, certified or 0.0))
-        if certified and math.isfinite(certified):
-            return round_up(2 * certified)
-        return round_up(_USUAL[norm] * self._width(norm))
+            return round_up(min(max(_NEAR * nearest, certified or 0.0), width))
+        if certified:
+            return round_up(min(2 * certified, width))
+        return round_up(_USUAL[norm] * width)
 
     def _width(self, norm: Norm) -> float:
         """The largest change of an input that its bounds, or else the data, allow."""
