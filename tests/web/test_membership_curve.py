@@ -26,8 +26,8 @@ def test_what_falls_lies_above_a_threshold_that_keeps_the_rate(
     members: torch.Tensor, others: torch.Tensor, rate: float
 ) -> None:
     found = curve_of(members, others).at(rate)
-    above = [(kind > found.threshold).sum() for kind in (members, others)]
-    assert (found.members, found.accused) == tuple(above)
+    assert found.members == int((members > found.threshold).sum())
+    assert found.accused == int((others > found.threshold).sum())
     assert found.accused <= rate * len(others) + 1e-6
     assert found.found.value == found.members / len(members)
     for record in found.records:

@@ -23,8 +23,10 @@ def playground() -> Playground:
 def test_the_nearest_and_the_certificate_are_those_of_the_rooms(playground: Playground) -> None:
     one = playground.data.take([3])
     trail = playground.trail(3, "l2")
+    assert trail.nearest is not None
     assert trail.nearest == float(FMN(norm="l2")(playground.model, one).distance)
     assert trail.certified == pytest.approx(float(Certify(radius=0.3)(playground.model, one).radii), rel=1e-12)
+    assert trail.certified is not None
     assert trail.certified < trail.nearest < trail.radii[-1]
 
 
@@ -85,7 +87,7 @@ def test_refusals_say_what_can_be_had_instead(playground: Playground) -> None:
     with pytest.raises(InputError, match="examples 0 to 59"):
         playground.trail(60, "l2")
     with pytest.raises(InputError, match="'norm' parameter"):
-        playground.trail(0, "l7")  # type: ignore[arg-type]
+        playground.trail(0, "l7")
     with pytest.raises(InputError, match="'step' parameter"):
         playground.at(0, "l2", STEPS + 1)
     black_box = Model.answering(lambda x: x.reshape(len(x), -1)[:, :10], input_shape=(1, 8, 8), classes=10)
