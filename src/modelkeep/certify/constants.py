@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
+from modelkeep.certify.arithmetic import plain_kernels
 from modelkeep.certify.block_bounds import block_matrix, block_norm, matrix_error
 from modelkeep.certify.blocks import Graph
+from modelkeep.certify.comparison import answers, inputs_to_compare
 from modelkeep.certify.interpreter import run
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.rounding import Rounding, margin_rounding
@@ -114,8 +116,10 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
         rounding = margin_rounding(model, graph.operations, tensors, {**gains, **reached})
         if not all(torch.isfinite(found).all() for found in (margins, rounding.slope, rounding.offset)):
             raise ModelError("The bounds of this network are too large for float64, so nothing can be certified.")
-        probe = model.probe()
-        examine(model, graph.operations, rounding, probe, model.forward(probe))
+        x = inputs_to_compare(model)
+        with plain_kernels(model.device):
+            for _, n, computed in answers(model.forward, x):
+                examine(model, graph.operations, rounding, x[:n], computed)
     return Lipschitz(
         norm=norm,
         classes=model.classes,

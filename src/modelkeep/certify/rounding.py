@@ -3,8 +3,9 @@
 A sum of n products in floating point is off by at most γ = n u / (1 - n u) of the sum of their absolute values (Higham,
 Accuracy and Stability of Numerical Algorithms, 3.1), in any order, with fused multiplication or without. From where
 it is made, an error is carried on like a perturbation. So an error is at most a sum of sizes of values, each with a
-weight that is known in advance, and of a constant: a `Form`. The bound holds for direct sums, not for Winograd's way,
-and while nothing overflows (what does is infinite or NaN in the logits, which `Model` refuses).
+weight that is known in advance, and of a constant: a `Form`. The bound holds for direct sums (`arithmetic` sees to
+them), not for Winograd's way, and while nothing overflows (what does is infinite or NaN in the logits, which `Model`
+refuses).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import ClassVar
 import torch
 from pydantic import ConfigDict
 
+from modelkeep.certify.arithmetic import require_plain_arithmetic
 from modelkeep.certify.block_bounds import operation_norm
 from modelkeep.certify.blocks import combine_gains
 from modelkeep.certify.interpreter import Tensors, channel_scale, run
@@ -87,29 +89,12 @@ class Form:
         return Form({name: weight * factor for name, weight in self.weights.items()}, self.constant * factor)
 
 
-def require_plain_arithmetic(device: torch.device) -> None:
-    """Refuse settings of torch under which a network rounds more coarsely than its type does."""
-    if torch.get_float32_matmul_precision() != "highest":
-        raise ModelError(
-            "torch may round float32 products to fewer digits than float32 has (TF32, bfloat16): no bound covers that. "
-            'Call torch.set_float32_matmul_precision("highest") first.'
-        )
-    kinds = (getattr(torch.backends.mkldnn, kind, None) for kind in ("matmul", "conv"))  # newer than torch 2.6
-    if not {getattr(kind, "fp32_precision", "none") for kind in kinds} <= {"none", "ieee"}:
-        raise ModelError(
-            "oneDNN may round float32 products to fewer digits than float32 has: no bound covers that. Set "
-            'torch.backends.mkldnn.matmul.fp32_precision and .conv.fp32_precision to "ieee" first.'
-        )
-    if torch.is_autocast_enabled(device.type):
-        raise ModelError("Under torch.autocast a network computes in another type than its own. Leave it out here.")
-    if device.type == "cuda" and torch.backends.cudnn.allow_tf32:
-        raise ModelError("Convolutions on this device may use TF32. Set torch.backends.cudnn.allow_tf32 = False first.")
-
-
 def _unit_roundoff(model: Model) -> float:
     """Half the distance from 1 to the next number of the model's type."""
     require_plain_arithmetic(model.device)
     types = {tensor.dtype for tensor in tensors_of(model.module).values() if tensor.is_floating_point()}
+    if torch.bfloat16 in types and model.device.type != "cpu":
+        raise ModelError("How this device sums bfloat16 products is not known. Certify the network on the CPU.")
     if torch.float16 in types:
         raise ModelError(
             "A float16 network cannot be certified: what it computes may leave the range of the type, 6e-8 to 65504. "

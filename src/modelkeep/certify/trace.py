@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, cast
 
 import torch
 from torch import fx, nn
 
-from modelkeep.certify.interpreter import run
+from modelkeep.certify.call_facts import CallFacts
+from modelkeep.certify.comparison import compare
 from modelkeep.certify.operations import Operation
 from modelkeep.certify.rules import RULES, Call, NoRule, Value, Written
 from modelkeep.core.errors import ModelError
@@ -26,8 +26,8 @@ _OF_CODE = (
 def trace_operations(model: Model) -> tuple[Operation, ...]:
     """The network of `model` from the owner's input to the logits, preprocessing included, as a list of operations.
 
-    The list is compared with the network itself on the probe, in float64, so that nothing goes unnoticed that a trace
-    does not show.
+    What flows from the size of the batch or the type of the input into a value is refused, and the list is compared
+    with the network itself in float64 (`comparison`), so that nothing goes unnoticed that a trace does not show.
 
     >>> model = Model(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), input_shape=(2, 2), classes=2)
     >>> [operation.kind for operation in trace_operations(model)]
@@ -46,7 +46,7 @@ def trace_operations(model: Model) -> tuple[Operation, ...]:
     with torch.no_grad():  # two inputs, so that the batch is not mistaken for an axis of size 1
         writer.run(model.preprocess(model.probe()))
     written = tuple(writer.written)
-    _compare(model, written)
+    compare(model, written, tensors_of)
     return written
 
 
@@ -67,6 +67,7 @@ class _Writer(fx.Interpreter):
         self.written = [Operation("input", "input", (), model.input_shape)]
         self._keys = {id(tensor): key for key, tensor in reversed(tensors_of(model.module).items())}
         self._values: dict[fx.Node, Value] = {}
+        self._call_facts = CallFacts()
         preprocessing = model.card.preprocessing
         if preprocessing.layout != "channels-first":
             raise ModelError("A network that takes pictures with the channels last cannot be certified yet.")
@@ -90,9 +91,13 @@ class _Writer(fx.Interpreter):
             self._values[n] = Value(last.name, last.shape)
         elif n.op == "output":
             self._end(n)
-        elif any(node in self._values for node in given) and not _is_of_shapes(n):
+        elif self._call_facts.is_asked_by(n, given):
+            pass
+        elif any(node in self._values for node in given):
             changed = [node for node, version in versions.items() if given[node]._version != version]
             self._follow(n, result, changed)
+        else:
+            self._call_facts.pass_on(n, given)
         return result
 
     def _follow(self, node: fx.Node, result: Any, changed: list[fx.Node]) -> None:
@@ -103,6 +108,7 @@ class _Writer(fx.Interpreter):
         try:
             if target not in RULES:
                 raise NoRule("there is no rule for how much it can stretch what it is given")
+            self._call_facts.require_same(node, target)
             if not isinstance(result, torch.Tensor):
                 raise NoRule(f"it makes a {type(result).__name__} of its input, not a tensor")
             if result.ndim == 0 or len(result) != 2:
@@ -173,32 +179,3 @@ def require_plain(module: nn.Module) -> None:
                 "may change what it computes. Remove it (weight_norm and spectral_norm of torch.nn.utils are such "
                 "hooks, too; remove_weight_norm and remove_spectral_norm leave the weight that they computed)."
             )
-
-
-def _is_of_shapes(node: fx.Node) -> bool:
-    """Whether it only asks for the shape or type of a value, which is the same for every input."""
-    if node.op == "call_method":
-        return node.target in ("size", "dim", "ndimension", "numel")
-    if node.target is getattr:
-        return node.args[1] in ("shape", "ndim", "dtype", "device")
-    return node.target is torch.ops.aten.sym_size.int
-
-
-def _compare(model: Model, written: tuple[Operation, ...]) -> None:
-    """Refuse a list of operations that does not compute what the network computes."""
-    exact = copy.deepcopy(model.module).double()
-    probe = model.probe().double()
-    # Not two inputs, as in the trace: a number that is the size of the batch would pass for a constant.
-    probe = torch.cat([probe, probe.mean(dim=0, keepdim=True)])
-    tensors = tensors_of(exact)
-    prepared = model.card.preprocessing.module(model.input_shape).to(model.device, model.dtype).double()(probe)
-    try:
-        with torch.no_grad():
-            ours, theirs = run(written, probe, tensors)[written[-1].name], exact(prepared)
-    except RuntimeError as error:
-        raise ModelError(f"The network cannot be certified: it cannot be run on a batch of 3 ({error}).") from error
-    if ours.shape != theirs.shape or not torch.allclose(ours, theirs, rtol=1e-9, atol=1e-9):
-        raise ModelError(
-            "The network cannot be certified: what torch.fx sees of it does not compute what it computes. "
-            "Does it draw random numbers, change values in place, or depend on the size of the batch?"
-        )
