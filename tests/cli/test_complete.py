@@ -128,3 +128,46 @@ def test_own_test_data_need_own_training_data(modelkeep: Run, small_model: Path,
     refused = modelkeep("complete", small_model, "--data", tmp_path / "test.npz")
     assert refused.code == 2
     assert "name it with --train" in refused.err
+
+
+def test_a_weak_model_is_completed_to_its_own_loss(modelkeep: Run, small_model: Path, tmp_path: Path) -> None:
+    """A fresh run gets much further than this model; to be as good as it is counts, and the headline says so."""
+    weak = Model.load(small_model)
+    with torch.no_grad():  # classes 7 to 9 are never answered
+        dict(weak.module.named_parameters())["logits.bias"][7:] -= 100
+    path = weak.save(tmp_path / "weak.safetensors")
+    command = ("complete", path, *SHORT, "--part", "logits", "--procedure", "T1", "--seeds", "1", "--alpha", "1")
+    told = modelkeep(*command, "--steps", "80")
+    assert told.code == 0, told.err
+    assert "and trainings from scratch get to" in " ".join(told.out.split())
+    found = Result.from_json((tmp_path / "modelkeep-out" / "result.json").read_text())
+    assert isinstance(found, Hardness)
+    assert found.own_loss is not None
+    assert 0.2 < found.own_loss.value < 0.4
+    assert found.original_best[0] < found.own_loss.low
+    assert found.cells[0].censored == 0
+    # With the curve of its own training no other is trained; a curve that cannot be its own is refused.
+    curve, other = tmp_path / "curve.json", tmp_path / "other.json"
+    curve.write_text(json.dumps({"steps": [0, 40, 400], "losses": [0.9, 0.5, found.own_loss.value]}))
+    other.write_text(json.dumps({"steps": [0, 40, 400], "losses": [0.9, 0.1, 0.01]}))
+    told = modelkeep(*command, "--steps", "80", "--training-curve", curve, "--json")
+    assert json.loads(told.out)["original_best"] == [found.own_loss.value]
+    assert json.loads(told.out)["cells"][0]["original_cost"] == 400
+    refused = modelkeep(*command, "--training-curve", other)
+    assert (refused.code, "it is the curve of another model" in refused.err.replace("\n", " ")) == (2, True)
+
+
+def test_a_model_that_learned_nothing_is_refused_before_any_training(modelkeep: Run, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    arguments = {"input_shape": [1, 8, 8], "classes": 10}
+    untrained = Model(
+        dense((1, 8, 8), 10),
+        input_shape=(1, 8, 8),
+        classes=10,
+        architecture="modelkeep.architectures:dense",
+        arguments=arguments,
+    ).save(tmp_path / "untrained.safetensors")
+    refused = modelkeep("complete", untrained, *SHORT)
+    assert refused.code == 2
+    assert "there is nothing to complete" in refused.err.replace("\n", " ")
+    assert not (tmp_path / "modelkeep-out" / "ledger.sqlite3").exists()

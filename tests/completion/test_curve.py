@@ -99,3 +99,18 @@ def test_a_retraining_that_starts_good_enough_costs_nothing() -> None:
 def test_an_original_that_learnt_nothing_cannot_be_completed() -> None:
     with pytest.raises(InputError, match="nothing to complete"):
         ratio(Curve((0, 1), (0.5, 0.5)), Curve((0, 1), (0.5, 0.1)), 1.0)
+
+
+def test_the_loss_to_reach_is_that_of_the_model_to_complete() -> None:
+    """An owner with 27.6 % error was told that nothing is faster, because a fresh run got to 6.7 %."""
+    fresh = Curve((0, 100, 200, 300), (0.9, 0.276, 0.1, 0.067))
+    again = Curve((0, 10, 300), (0.8, 0.276, 0.2))
+    assert ratio(fresh, again, 1.0).censored
+    found = ratio(fresh, again, 1.0, own=0.276)
+    assert (found.value, found.censored, found.short) == (0.1, False, False)
+    assert fresh.threshold(0.5, 0.276) == pytest.approx((0.9 + 0.276) / 2)
+    # A fresh run that ends before it is as good costs at least all its steps.
+    better = ratio(fresh, Curve((0, 150), (0.8, 0.01)), 1.0, own=0.02)
+    assert (better.value, better.short) == (0.5, True)
+    with pytest.raises(InputError, match="nothing to complete"):
+        ratio(fresh, again, 1.0, own=0.9)

@@ -10,7 +10,7 @@ import pytest
 from modelkeep import Model
 from modelkeep.core.errors import InputError
 from modelkeep.core.method import declare, options_of, setting
-from modelkeep.core.setting_files import file_setting, read_secret, read_setting
+from modelkeep.core.setting_files import file_setting, make_secret, read_secret, read_setting
 from modelkeep.zoo.architectures import dense
 
 
@@ -51,3 +51,14 @@ def test_secrets_come_from_files_of_their_owner_only(tmp_path: Path) -> None:
     assert "'short'" not in str(error.value)
     with pytest.raises(InputError, match=r"cannot be read from .* No such file"):
         read_secret(tmp_path / "none")
+
+
+def test_a_secret_is_made_once_private_and_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    assert make_secret(path)
+    first = read_secret(path)  # refuses what others can read
+    assert len(first) == 64
+    assert not make_secret(path)
+    assert read_secret(path) == first
+    with pytest.raises(InputError, match="cannot be written"):
+        make_secret(tmp_path / "none" / "secret")

@@ -21,11 +21,13 @@ from modelkeep.cli.tokenizer_files import find_tokenizer
 if TYPE_CHECKING:
     from torch import nn
 
-    from modelkeep import Data
+    from modelkeep import Data, Model
+    from modelkeep.completion.curve import Curve
     from modelkeep.completion.hardness import Hardness
     from modelkeep.completion.part import Part
     from modelkeep.completion.price import Price
     from modelkeep.core.model_file import Description
+    from modelkeep.core.results import Estimate
     from modelkeep.study import StudyResult
 
 
@@ -54,6 +56,12 @@ def complete(
     learning_rate: Annotated[float, typer.Option(min=0, help="Of Adam.")] = 1e-3,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per update.")] = 128,
     train: Annotated[str | None, typer.Option(help="The training data; of a built-in set it is known.")] = None,
+    training_curve: Annotated[
+        Path | None,
+        typer.Option(
+            help='The curve of the training that made the model: JSON, {"steps": [0, …], "losses": [0.9, …]}.'
+        ),
+    ] = None,
     examples: Annotated[int, typer.Option(min=1, help="How many examples of --data measure the loss.")] = 1000,
     price: Annotated[float | None, typer.Option(min=0, help="What an hour of this machine costs.")] = None,
     currency: Annotated[str, typer.Option(help="Of the price.")] = "€",
@@ -67,10 +75,11 @@ def complete(
     """Complete a model: how much training gets a missing part back, as a share of training it from scratch?
 
     That is what a cut of the model protects when several parties hold a part each: 1 as much as the whole training is
-    worth, 0 nothing. A network like yours is trained from scratch for comparison; then each part of yours is drawn
-    anew and retrained. **T1** trains everything, **T2** only the missing part, **T3** wider layers in its place,
-    **T4** from other initialisations, **T5** on the whole model's answers, **T7** searches learning rates. The result
-    is an upper bound: a faster way may exist. After Ctrl-C the same command goes on. Examples:
+    worth, 0 nothing. What counts is to be as good as your model is. A network like yours is trained from scratch for
+    comparison, or the curve of its own training is given; then each part of yours is drawn anew and retrained.
+    **T1** trains everything, **T2** only the missing part, **T3** wider layers in its place, **T4** from other
+    initialisations, **T5** on the whole model's answers, **T7** searches learning rates. The result is an upper bound:
+    a faster way may exist. After Ctrl-C the same command goes on. Examples:
 
     * `modelkeep complete model.safetensors --data digits`
 
@@ -122,23 +131,28 @@ def complete(
     owned |= {name: value for name, value in more.items() if value}
     owner = open_owned(owned)
     owned["fingerprints"] = fingerprints(*owner)
+    _, accuracy = evaluate(owner[0], owner[2])
+    own = _wrong(accuracy)
+    _require_trained(owner[0], owner[2], own, seed)
     recipe = Recipe(steps=steps, evaluate_every=every, batch_size=batch_size, learning_rate=learning_rate)
+    setting: dict[str, Any] = {"owned": owned, "recipe": recipe.to_json()}
+    if training_curve is not None:
+        setting["curve"] = _read_curve(training_curve, own).to_json()
     axes: dict[str, list[Any]] = {
         "part": [each.to_json() for each in _parts(part, loaded.module)],
         "procedure": _procedures(procedure),
-        "setting": [{"owned": owned, "recipe": recipe.to_json()}],
+        "setting": [setting],
     }
     study = Study(f"complete {Path(model).name}", grid(trial, axes, range(seed, seed + seeds)))
     with Ledger(ledger or out / "ledger.sqlite3") as kept:
         done = run_shown(study, kept, Local(), "the same command")
     require_all_done(done)
-    found = _measured(done, alpha or ALPHAS, seed, owned["fingerprints"], loaded.warnings)
+    found = _measured(done, alpha or ALPHAS, own, seed, owned["fingerprints"], loaded.warnings)
     written = _write(found, out, asked, Path(model).name)
     if as_json:
         typer.echo(found.to_json())
         return
-    _, own = evaluate(owner[0], owner[2])
-    _show(found, done, 1 - own.value, written)
+    _show(found, done, written)
 
 
 def _tokenizer(model: str, said: Description, judged: Data) -> dict[str, Any] | None:
@@ -193,7 +207,12 @@ def _procedures(wanted: list[str] | None) -> list[str]:
 
 
 def _measured(
-    done: StudyResult, alphas: Sequence[float], seed: int, fingerprints: list[str], warnings: tuple[str, ...]
+    done: StudyResult,
+    alphas: Sequence[float],
+    own: Estimate,
+    seed: int,
+    fingerprints: list[str],
+    warnings: tuple[str, ...],
 ) -> Hardness:
     """The measure of what the trials found, where their procedures could be used."""
     from dataclasses import replace
@@ -209,7 +228,7 @@ def _measured(
     ]
     if not runs:
         raise InputError(f"No procedure can be used here. {done.records[0].value['refused']}")
-    found = measure_hardness(runs, alphas=alphas, seed=seed)
+    found = measure_hardness(runs, alphas=alphas, own_loss=own, seed=seed)
     model, data, _ = fingerprints
     source = replace(found.provenance, model=model, data=data, seconds=done.provenance.seconds, warnings=warnings)
     return replace(found, provenance=source)
@@ -221,18 +240,72 @@ def _write(found: Hardness, out: Path, price: Price | None, subject: str) -> tup
     return completion_page(found, price, subject=subject).write(out, "report.html", "result.json")
 
 
-def _show(found: Hardness, done: StudyResult, own: float, written: tuple[Path, ...]) -> None:
+def _wrong(accuracy: Estimate) -> Estimate:
+    """The error rate of an accuracy."""
+    from modelkeep.core.results import Estimate
+
+    return Estimate(1 - accuracy.value, 1 - accuracy.high, 1 - accuracy.low, accuracy.n)
+
+
+def _require_trained(model: Model, held_out: Data, own: Estimate, seed: int) -> None:
+    """Refuse a model that is no better than it would be before any training, before hours are spent on it."""
+    from copy import deepcopy
+
+    from modelkeep import Model
+    from modelkeep.completion.initialisation import reset
+    from modelkeep.completion.retraining import WHOLE
+    from modelkeep.core.errors import InputError
+    from modelkeep.training import evaluate
+
+    fresh = Model.from_card(deepcopy(model.module), model.card, model.device)
+    reset(fresh.module, WHOLE, seed=seed)
+    untrained = _wrong(evaluate(fresh, held_out)[1]).value
+    constant = 1 - float(held_out.y.bincount().max()) / len(held_out)
+    if own.high >= min(untrained, constant):  # it may be no better than that
+        raise InputError(
+            f"The model is wrong on {own.value:.1%} of the judging data; the same network without any training is on "
+            f"{untrained:.1%}, and one answer for all on {constant:.1%}: there is nothing to complete. Are the data those "
+            "that it was made for?"
+        )
+
+
+def _read_curve(path: Path, own: Estimate) -> Curve:
+    """The curve of the owner's training, if it can be the one that made this model."""
+    import json
+
+    from modelkeep.completion.curve import Curve
+    from modelkeep.core.errors import InputError
+
+    try:
+        curve = Curve.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"The training curve {path} cannot be read: {error.strerror}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f'{path} is not a training curve such as {{"steps": [0, 10], "losses": [0.9, 0.2]}}.'
+        ) from error
+    last = curve.losses[-1]
+    if own.high < min(curve.best, last) or own.low > max(curve.best, last):
+        raise InputError(
+            f"The training curve {path} ends at a loss of {last:.1%} (at best {curve.best:.1%}), and the model is "
+            f"wrong on {own.value:.1%} of the judging data: it is the curve of another model, or of other data."
+        )
+    return curve
+
+
+def _show(found: Hardness, done: StudyResult, written: tuple[Path, ...]) -> None:
     from rich.console import Console
 
     from modelkeep.report.verdicts import completion_verdict
 
     console = Console(highlight=False)
     console.print(f"\n{completion_verdict(found)}", markup=False)
-    best = {
-        record.seed: min(record.value["original"]["losses"]) for record in done.records if "original" in record.value
-    }
-    scratch = sum(best.values()) / len(best)
-    console.print(f"Wrong on the judging data: your model {own:.1%}, one trained from scratch at best {scratch:.1%}.")
+    assert found.own_loss is not None
+    scratch = sum(found.original_best) / len(found.original_best)
+    console.print(
+        f"Wrong on the judging data: your model {found.own_loss.value:.1%}, the training that it is compared with at "
+        f"best {scratch:.1%}."
+    )
     console.print(found)
     refusals = {
         (record.parameters["procedure"], record.value["refused"]): None

@@ -41,16 +41,17 @@ class Curve:
         """
         return next((step for step, found in zip(self.steps, self.losses, strict=True) if found <= loss), None)
 
-    def threshold(self, alpha: float) -> float:
-        """ℓ*_α = αℓ* + (1 − α)L(θ_0).
+    def threshold(self, alpha: float, own: float | None = None) -> float:
+        """ℓ*_α = αℓ* + (1 − α)L(θ_0); ℓ* is the `own` loss of the model to complete, else the best of this run.
 
         >>> Curve((0, 10, 20), (0.9, 0.3, 0.1)).threshold(0.5)
         0.5
         """
         if not 0 < alpha <= 1:
             raise bad_parameter("Curve.threshold", "alpha", "a share above 0 and at most 1", alpha)
+        best = self.best if own is None else own
         # α = 1 must give ℓ* to the last bit, or the run itself might not reach its own best loss.
-        return self.best if alpha == 1 else alpha * self.best + (1 - alpha) * self.losses[0]
+        return best if alpha == 1 else alpha * best + (1 - alpha) * self.losses[0]
 
     def to_json(self) -> dict[str, list[float]]:
         """For the value of a trial."""
@@ -67,11 +68,13 @@ class Ratio:
     """C'(ℓ*_α) / C(ℓ*_α) of one retraining. `value` is at most 1: retraining from scratch is always possible.
 
     `raw` is the ratio as measured, which may exceed 1. It is None where the retraining never reached the loss, and
-    `censored` is True then.
+    `censored` is True then. `short` says that the original run itself ended before it got there: its cost is then at
+    least all its steps, and the ratio at most this one.
     """
 
     value: float
     raw: float | None
+    short: bool = False
 
     @property
     def censored(self) -> bool:
@@ -79,16 +82,24 @@ class Ratio:
         return self.raw is None
 
 
-def ratio(original: Curve, retrained: Curve, alpha: float) -> Ratio:
+def ratio(original: Curve, retrained: Curve, alpha: float, own: float | None = None) -> Ratio:
     """The term of Martic2018, eq. 1 for one pair of runs; the equation takes its expectation.
+
+    `own` is the loss of the model to complete, where `original` is not the run that made it.
 
     >>> original = Curve((0, 10, 20, 30), (1.0, 0.5, 0.2, 0.0))
     >>> ratio(original, Curve((0, 10, 20), (0.9, 0.1, 0.0)), 1.0).value
     0.6666666666666666
     """
-    if not original.best < original.losses[0]:
+    if own is None and not original.best < original.losses[0]:
         raise InputError("The original training never got better than at its start: there is nothing to complete.")
-    loss = original.threshold(alpha)
+    if own is not None and not own < original.losses[0]:
+        raise InputError(
+            f"The model to complete has a loss of {own:.3g}, and an untrained one {original.losses[0]:.3g}: there is "
+            "nothing to complete."
+        )
+    loss = original.threshold(alpha, own)
     cost, again = original.cost(loss), retrained.cost(loss)
-    assert cost, "the original run reaches its own threshold, and not at step 0"
-    return Ratio(1.0, None) if again is None else Ratio(min(1.0, again / cost), again / cost)
+    short = cost is None
+    whole = original.steps[-1] if cost is None else cost
+    return Ratio(1.0, None, short) if again is None else Ratio(min(1.0, again / whole), again / whole, short)

@@ -59,6 +59,7 @@ class Cell:
     original_cost: float
     seconds: float | None
     original_seconds: float | None
+    short: int = 0  # runs whose original ended before it was as good: a mean of at most this one
 
     @property
     def median(self) -> float:
@@ -102,6 +103,8 @@ class Hardness(Result, kind="hardness"):
     """How hard each part of a model is to complete: the cells of the tables in Martic2018, appendix C."""
 
     cells: tuple[Cell, ...]
+    own_loss: Estimate | None = None  # of the model to complete, where the originals are other runs
+    original_best: tuple[float, ...] = ()  # the least loss of each original
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -191,8 +194,17 @@ class Hardness(Result, kind="hardness"):
         return draw_bars(self)
 
 
-def measure_hardness(retrainings: Sequence[Retraining], *, alphas: Sequence[float] = ALPHAS, seed: int = 0) -> Hardness:
+def measure_hardness(
+    retrainings: Sequence[Retraining],
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    own_loss: Estimate | None = None,
+    seed: int = 0,
+) -> Hardness:
     """The MC-hardness of what was retrained. `seed` is for the bootstrap intervals over the seeds of the retrainings.
+
+    Where the originals are not the runs that made the model (its owner has only the weights, and such a model was
+    trained from scratch for comparison), `own_loss` is the model's: ℓ*_α is a share of the way to that.
 
     >>> original, again = Curve((0, 10, 20), (1.0, 0.5, 0.0)), Curve((0, 10, 20), (0.9, 0.0, 0.0))
     >>> found = measure_hardness([Retraining("conv1", "T1", 0, original, again)])
@@ -206,14 +218,20 @@ def measure_hardness(retrainings: Sequence[Retraining], *, alphas: Sequence[floa
     groups: dict[tuple[str, str], list[Retraining]] = {}
     for each in retrainings:
         groups.setdefault((each.part, each.procedure), []).append(each)
+    own = None if own_loss is None else own_loss.value
     with measured(seed) as provenance:
-        cells = [_cell(group, alpha, seed) for group in groups.values() for alpha in sorted(set(alphas))]
-        return Hardness(provenance=provenance(), cells=tuple(cells))
+        cells = [_cell(group, alpha, own, seed) for group in groups.values() for alpha in sorted(set(alphas))]
+        return Hardness(
+            provenance=provenance(),
+            cells=tuple(cells),
+            own_loss=own_loss,
+            original_best=tuple(dict.fromkeys(each.original.best for each in retrainings)),
+        )
 
 
-def _cell(group: list[Retraining], alpha: float, seed: int) -> Cell:
-    found = [ratio(each.original, each.retrained, alpha) for each in group]
-    originals = [each.original.cost(each.original.threshold(alpha)) or 0 for each in group]
+def _cell(group: list[Retraining], alpha: float, own: float | None, seed: int) -> Cell:
+    found = [ratio(each.original, each.retrained, alpha, own) for each in group]
+    originals = [_original_cost(each.original, alpha, own) for each in group]
     cost = float(np.mean([ratio.value * steps for ratio, steps in zip(found, originals, strict=True)]))
     original_cost = float(np.mean(originals))
     values = _over_settings(group, [ratio.value for ratio in found])
@@ -229,7 +247,14 @@ def _cell(group: list[Retraining], alpha: float, seed: int) -> Cell:
         original_cost=original_cost,
         seconds=_seconds(cost, [each.seconds_per_step for each in group]),
         original_seconds=_seconds(original_cost, [each.original_seconds_per_step for each in group]),
+        short=sum(ratio.short for ratio in found),
     )
+
+
+def _original_cost(original: Curve, alpha: float, own: float | None) -> int:
+    """What the original took; where it never got there, all its steps."""
+    cost = original.cost(original.threshold(alpha, own))
+    return original.steps[-1] if cost is None else cost
 
 
 def _over_settings(group: list[Retraining], values: list[float]) -> tuple[float, ...]:

@@ -25,6 +25,7 @@ from modelkeep.study.folder import shared_folder, workdir
 from modelkeep.study.names import trial
 from modelkeep.study.trials import canonical
 from modelkeep.training import Recipe, evaluate
+from modelkeep.training.batches import derive_seed
 from modelkeep.zoo import datasets, pretrained
 from modelkeep.zoo.tokenizers import read_tokenizer
 
@@ -32,25 +33,27 @@ _Opened = tuple[Model, Data, Data]
 """The owner's model, what it is trained on, and what it is judged on."""
 
 
-@trial("completion/part", formerly=("modelkeep.completion.trials:complete",))
+@trial("completion/part", version=2, formerly=("modelkeep.completion.trials:complete",))
 def complete(*, part: dict[str, Any], procedure: str, setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """Retrain a part of the owner's model: the curves of the original and of this training, and how long steps took.
 
     Where the procedure cannot be used for such a part, the value says why: `{"refused": …}`. The setting is the
-    `recipe` and what is `owned`, see `open_owned`; `part` and `recipe` are as their `to_json` has them.
+    `recipe` and what is `owned`, see `open_owned`; `part` and `recipe` are as their `to_json` has them. With a `curve`,
+    that of the training that made the model, no other is trained for comparison.
     """
     model, data, held_out = open_owned(setting["owned"])
     problem = Problem(model, Part.from_json(part), data, held_out, Recipe.from_json(setting["recipe"]))
     first = _original_once(problem, setting, seed)
+    again = derive_seed(seed, "retraining")  # or it would see the batches of the original of the same seed again
     try:
-        again = _time(
-            lambda path: read_procedure(procedure)(problem, seed=seed, checkpoint=path),
+        retrained = _time(
+            lambda path: read_procedure(procedure)(problem, seed=again, checkpoint=path),
             problem,
             workdir() / "checkpoint",
         )
     except InputError as error:
         return {"refused": str(error)}
-    return {"original": first, "retrained": again}
+    return {"original": first, "retrained": retrained}
 
 
 def read_retraining(value: Mapping[str, Any], part: str, procedure: str, seed: int) -> Retraining:
@@ -120,7 +123,12 @@ def fingerprints(model: Model, data: Data, held_out: Data) -> list[str]:
 
 
 def _original_once(problem: Problem, setting: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The original training with this seed, which the first trial that comes makes for all parts and procedures."""
+    """The original training: the owner's own, where its curve is known; else one with this seed.
+
+    The first trial that comes makes it, for all parts and procedures.
+    """
+    if "curve" in setting:
+        return {**setting["curve"], "seconds_per_step": None}
     model, data, held_out, recipe = problem.model, problem.data, problem.held_out, problem.recipe
     with shared_folder("original", [setting, seed]) as folder:
         kept = folder / "curve.json"

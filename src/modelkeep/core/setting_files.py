@@ -6,6 +6,8 @@ owner can read: a secret must not stand in a shell's history or in a shared file
 
 from __future__ import annotations
 
+import os
+import secrets
 import stat
 from pathlib import Path
 from typing import Any, get_args
@@ -15,6 +17,7 @@ from modelkeep.core.method import Option
 from modelkeep.core.model import Model
 
 _SHORTEST_SECRET = 16  # bytes: 128 random bits cannot be guessed
+_NEW_SECRET = 32  # random bytes of a secret that we make
 
 
 def file_setting(option: Option) -> str | None:
@@ -40,6 +43,19 @@ def read_secret(path: Path) -> bytes:
             f"Make one with: (umask 077; openssl rand -hex 32 > {path})"
         )
     return content
+
+
+def make_secret(path: Path) -> bool:
+    """Write a new secret that only its owner can read; False where the file is there already, which is kept."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise InputError(f"The secret cannot be written to {path}: {error.strerror}.") from error
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_hex(_NEW_SECRET) + "\n")
+    return True
 
 
 def require_private(path: Path, what: str) -> None:

@@ -59,9 +59,9 @@ class Gate:
         self._kept: dict[bytes, NDArray[np.int32]] = {}  # answers that the store holds, and so never change
         state = policy.defence.initial(policy.classes)
         if self._ordered is not None:
-            self._plant(state)
             for label in range(policy.classes):
                 self._refresh(label)
+            self._plant(state)
         elif state is not None:  # it would begin anew with each call, and answer cleanly
             raise GuardError(
                 f"The defence {policy.defence.name!r} has a state, and a gate keeps that of ModelGuard-S only. "
@@ -185,11 +185,24 @@ class Gate:
             for row in rows[self.centroids.length(label) - position :]:
                 self.centroids.append(label, row)
 
+    def seed(self, predictions: Predictions) -> None:
+        """Let the lists that are still empty begin with what algorithm 1 makes of the owner's own predictions.
+
+        They are no part of the policy: a replica that predicts them with other float noise finds the lists begun.
+        """
+        if self._ordered is None:
+            raise GuardError(f"The defence {self.policy.defence.name!r} has no lists of centroids to seed.")
+        begun = Centroids(self.policy.classes)
+        self._ordered(predictions, begun)
+        self._plant(begun)
+
     def _plant(self, initial: Centroids) -> None:
-        """Make the centroids that the owner's data gave the beginning of the durable log."""
+        """Make the centroids that the owner's data gave the beginning of the durable logs that are still empty."""
         for label in range(self.policy.classes):
-            for position, centroid in enumerate(initial.rows(label)):
-                self.store.append(self.policy.epoch, label, position, centroid)
+            if self.centroids.length(label) == 0 and initial.length(label) > 0:
+                for position, centroid in enumerate(initial.rows(label)):
+                    self.store.append(self.policy.epoch, label, position, centroid)
+                self._refresh(label)
 
 
 def _near_tie(units: Units, slack: int) -> NDArray[np.bool_]:

@@ -69,7 +69,32 @@ def hardening_verdict(found: Hardened | Scoreboard) -> str:
 
 
 def completion_verdict(hardness: Hardness) -> str:
-    """The hardest and the easiest part to get back, and the strongest procedure."""
+    """The hardest and the easiest part to get back, the strongest procedure, and what it was compared with."""
+    compared = completion_comparison(hardness)
+    return f"{_completion_verdict(hardness)} {compared}" if compared else _completion_verdict(hardness)
+
+
+def completion_comparison(hardness: Hardness) -> str:
+    """Where the trainings from scratch that measured the cost end elsewhere than the owner's model; else nothing."""
+    own, best = hardness.own_loss, hardness.original_best
+    if own is None or not best:
+        return ""
+    short = max((cell.short for cell in hardness.cells), default=0)
+    reached = f"{percent(min(best))}" if max(best) == min(best) else f"{percent(min(best))} to {percent(max(best))}"
+    if short:
+        return (
+            f"Your model is wrong on {percent(own.value)}, and trainings from scratch ended at {reached}: they take "
+            "longer than that to be as good, so the shares are upper bounds. Train for longer to know."
+        )
+    if own.low > max(best):
+        return (
+            f"Your model is wrong on {percent(own.value)}, and trainings from scratch get to {reached}: the shares are "
+            "of what they take to be as good as yours, and no better."
+        )
+    return ""
+
+
+def _completion_verdict(hardness: Hardness) -> str:
     bounds = hardest_first(hardness)
     hardest, easiest = bounds[0], bounds[-1]
     procedure, parts = Counter(bound.procedure for bound in bounds).most_common(1)[0]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.running import Run
+from modelkeep.cli.guard.gateway import _give_secret
 from modelkeep.guard.gateway.assembly import Plan
 from modelkeep.guard.gateway.principals import hash_key
 from modelkeep.guard.store.sqlite import SqliteStore
@@ -31,6 +32,10 @@ def test_init_writes_settings_that_check_reads(modelkeep: Run, digits_model: Pat
     assert "gives    probabilities: 10 classes, guarded by modelguard-s" in ran.out
     assert "gRPC     127.0.0.1:8001" in ran.out
     assert not list(tmp_path.glob("*.sqlite3"))  # to check opens nothing
+    assert (tmp_path / "guard.secret").stat().st_mode & 0o077 == 0
+    assert "Warning" not in ran.out
+    path.write_text(path.read_text().replace("secret_file", "# secret_file"))
+    assert "Warning: There is no secret" in modelkeep("guard", "check", "guard.toml").out
     again = modelkeep("guard", "init")
     assert (again.code, "not overwritten" in again.err) == (4, True)
 
@@ -205,3 +210,18 @@ def test_what_describes_a_model_is_said_to_serve_as_to_every_verb(
     refused = modelkeep("guard", "serve", "mine_to_serve:network", *said, "--mean", "0.5,0.4,0.3")
     assert refused.code == 2
     assert "--mean and --std belong together" in " ".join(refused.err.split())
+
+
+def test_a_model_that_is_served_without_settings_gets_a_secret_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path / 'state.sqlite3'}"
+    first: dict[str, dict[str, object]] = {"model": {}, "store": {"url": url}}
+    again: dict[str, dict[str, object]] = {"model": {}, "store": {"url": url}}
+    _give_secret(first)
+    _give_secret(again)
+    assert capsys.readouterr().err.count("Made a secret") == 1
+    assert first["defence"] == again["defence"] == {"name": "modelguard-s", "secret_file": tmp_path / "state.secret"}
+    other: dict[str, dict[str, object]] = {"defence": {"name": "modelguard-w"}}
+    _give_secret(other)
+    assert other == {"defence": {"name": "modelguard-w"}}

@@ -26,7 +26,8 @@ from modelkeep.govern.exposure import Advice, AtCut, Completing, Costs, Link, ad
 from modelkeep.govern.exposure.advice import recommend
 from modelkeep.govern.exposure.completion import measure_completions
 from modelkeep.govern.exposure.costs import measure_costs
-from modelkeep.training import Recipe
+from modelkeep.training import Recipe, evaluate
+from modelkeep.training.batches import derive_seed
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import small_cnn
 
@@ -124,9 +125,20 @@ def test_both_pieces_of_a_cut_are_completed_from_what_the_other_party_has() -> N
     for bound, layers in ((found.first, ("conv1",)), (found.second, ("conv2", "linear1", "logits"))):
         problem = Problem(trained.model, Part(bound.part, layers), train, held_out, recipe)
         values = [
-            ratio(trained.curve, each(problem, seed=1).curve, 0.8).value for each in (JointTraining(), FrozenTraining())
+            ratio(trained.curve, each(problem, seed=derive_seed(0, "retraining")).curve, 0.8).value
+            for each in (JointTraining(), FrozenTraining())
         ]
         assert bound.hardness.value == min(values)
+    # A trained model is completed itself, to its own loss.
+    own = measure_completions(trained.model, data, [place], Completing(recipe, runs=1, alpha=1.0), seed=3)[place]
+    held_out, train = data.split(0.2, 0.8, seed=3)
+    wrong = 1 - evaluate(trained.model, held_out)[1].value
+    original = train_from_scratch(model(), train, held_out, recipe, seed=3).curve
+    problem = Problem(trained.model, Part(own.second.part, ("conv2", "linear1", "logits")), train, held_out, recipe)
+    assert own.second.hardness.value == min(
+        ratio(original, each(problem, seed=derive_seed(3, "retraining")).curve, 1.0, wrong).value
+        for each in (JointTraining(), FrozenTraining())
+    )
     assert found.easier.hardness.value == min(found.first.hardness.value, found.second.hardness.value)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from modelkeep.core.errors import GuardError
+from modelkeep.core.setting_files import make_secret, read_secret
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.gateway.config import open_configured_store, parse_config, read_config, read_toml
 from modelkeep.guard.gateway.example import example_settings
@@ -23,12 +24,13 @@ def refused(given: dict[str, Any]) -> str:
     return str(error.value)
 
 
-def test_the_example_is_right_and_names_every_setting() -> None:
-    example = example_settings("guard.toml")
+def test_the_example_is_right_and_names_every_setting(tmp_path: Path) -> None:
+    example = example_settings("guard.toml", secret="guard.secret")
     assert "modelkeep guard check guard.toml" in example
-    config = parse_config(tomllib.loads(example), "guard.toml", Path())
+    make_secret(tmp_path / "guard.secret")
+    config = parse_config(tomllib.loads(example), "guard.toml", tmp_path)
     assert config.server.port == 8000
-    assert config.defence.build(Path()) == ModelGuardS(1.0)
+    assert config.defence.build(tmp_path) == ModelGuardS(1.0, secret=read_secret(tmp_path / "guard.secret"))
     for section in (config.server, config.model, config.store, config.principals, config.detection, config.dashboard):
         for name in type(section).model_fields:
             if name not in ("weights", "device", "dtype"):  # weights is in a comment; the others are for few

@@ -85,6 +85,8 @@ def test_counts_are_those_of_the_traffic(dashboard: Dashboard) -> None:
     assert told["refused"] == {"429": 1}
     assert sum(told["distortion"]["counts"]) == 552
     assert sum(told["centroids"]["per_class"]) == told["centroids"]["misses"] > 0
+    assert told["clean"]["rows"] >= told["centroids"]["misses"]  # of the paper's form, without a secret
+    assert told["clean"]["share"] == told["clean"]["rows"] / 552
     assert told["latency_ms"]["p50"] <= told["latency_ms"]["p99"]
     alice, bob = told["principals"]
     assert sum(one["spent"] for one in told["principals"]) == 552, "a lease that is not spent is no query"

@@ -45,6 +45,7 @@ def test_what_happened_is_counted() -> None:
     found = samples(metrics)
     assert found["modelkeep_queries_total", ""] == 2
     assert found["modelkeep_rows_total", ""] == 4
+    assert found["modelkeep_clean_rows_total", ""] == metrics.clean_rows == 1
     assert found["modelkeep_refusals_total", "429"] == 2
     assert found["modelkeep_refusals_total", "401"] == 1
     assert found["modelkeep_request_seconds_bucket", "0.005"] == 1

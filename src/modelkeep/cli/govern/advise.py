@@ -35,11 +35,11 @@ def advise(
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per update.")] = 64,
     most_overhead: Annotated[float, typer.Option(help="How many times as long as in one process a step may take.")] = 2,
     completion_steps: Annotated[
-        int | None,
+        int,
         typer.Option(
-            help="Also train such a model from scratch for these steps, and see how hard each piece is to get back."
+            min=0, help="Steps of the trainings that show how hard each piece is to get back; 0: leave that out."
         ),
-    ] = None,
+    ] = 100,
     out: Annotated[Path, typer.Option(help="The folder for advice.png and advice.json.")] = Path("modelkeep-out"),
     seed: Seed = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print advice.json instead of the table.")] = False,
@@ -47,7 +47,7 @@ def advise(
     """Recommend where to cut a model between a party with the inputs and one with the labels.
 
     For each place: what crosses, what it costs, and how much of the inputs and of the labels attackers on the two sides
-    reconstruct from it. Takes a minute or two for a small network. Examples:
+    reconstruct from it, and how much training gets either piece back. Takes some minutes for a small network. Examples:
 
     * `modelkeep govern advise model.safetensors --data mnist`
 
@@ -75,7 +75,7 @@ def advise(
     if latency is not None:
         link = replace(link, latency=latency / 1e3, source="given")
     completing = None
-    if completion_steps is not None:
+    if completion_steps:
         completing = exposure.Completing(Recipe(steps=completion_steps, batch_size=batch_size))
     with progress.show():
         found = exposure.advise(

@@ -20,19 +20,29 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
-def init(file: Annotated[Path, typer.Argument(help="Where to write them.")] = Path("guard.toml")) -> None:
-    """Write settings with what each of them means, to change and to serve."""
+def init(
+    file: Annotated[Path, typer.Argument(help="Where to write them.")] = Path("guard.toml"),
+    *,
+    model: Annotated[str, typer.Option(help="The model to serve, as in [model] path.")] = "model.safetensors",
+    data: Annotated[
+        str | None, typer.Option(help="Your own data, to seed the lists with and to know queries from elsewhere by.")
+    ] = None,
+) -> None:
+    """Write settings with what each of them means, to change and to serve, and a secret so that no answer is clean."""
     from modelkeep.core.errors import GuardError
+    from modelkeep.core.setting_files import make_secret
     from modelkeep.guard.gateway.example import example_settings
 
+    secret = file.with_suffix(".secret")
     try:
         with file.open("x", encoding="utf-8") as new:
-            new.write(example_settings(file.name))
+            new.write(example_settings(file.name, secret=secret.name, model=model, data=data))
     except FileExistsError as error:
         raise GuardError(f"{file} is there already, and is not overwritten. Name another file.") from error
     except OSError as error:
         raise GuardError(f"{file} cannot be written: {error.strerror}.") from error
-    typer.echo(f"wrote {file}; change it, then run: modelkeep guard check {file}")
+    kept = "a new secret" if make_secret(secret) else "the secret that was there"
+    typer.echo(f"wrote {file}, with {kept} in {secret}; change it, then run: modelkeep guard check {file}")
 
 
 def check(
@@ -107,6 +117,8 @@ def serve(
         if value is not None:
             given.setdefault(section, {})[key] = value
     folder = Path(source).resolve().parent if from_file else Path()
+    if not from_file:
+        _give_secret(given)
     plan = make_plan(parse_config(given, source if from_file else "The command line", folder))
 
     def ready(service: Service) -> None:
@@ -117,6 +129,27 @@ def serve(
             typer.echo("Ready. Ctrl-C finishes what is under way, and ends.")
 
     run(plan, ready)
+
+
+def _give_secret(given: dict[str, Any]) -> None:
+    """A secret for a model that is served without a file of settings: beside the store, and kept from then on."""
+    from modelkeep.core.errors import InputError
+    from modelkeep.core.setting_files import make_secret
+    from modelkeep.guard.gateway.config import DEFAULT_DEFENCE, StoreTable
+    from modelkeep.guard.gateway.defence_table import defence_table
+
+    table = given.setdefault("defence", {"name": DEFAULT_DEFENCE})
+    try:
+        takes = "secret_file" in defence_table(str(table["name"])).model_fields
+    except InputError:  # an unknown guard, which is refused with all other errors
+        return
+    if not takes or "secret_file" in table:
+        return
+    scheme, _, place = str(given.get("store", {}).get("url", StoreTable().url)).partition(":///")
+    path = Path(place if scheme == "sqlite" and place else "modelkeep-guard.sqlite3").with_suffix(".secret").absolute()
+    if make_secret(path):
+        typer.echo(f"Made a secret in {path}, so that no answer is clean. Keep it with the store.", err=True)
+    table["secret_file"] = path
 
 
 def _describe(options: ModelOptions) -> dict[str, Any]:
@@ -146,6 +179,8 @@ def _name(source: str) -> str:
 
 def _summary(plan: Plan) -> dict[str, Any]:
     """What is served, where, and behind what."""
+    from modelkeep.guard.gateway.clean_answers import warn_of_clean_answers
+
     config, policy = plan.config, plan.policy
     return {
         "model": config.model.name,
@@ -161,6 +196,7 @@ def _summary(plan: Plan) -> dict[str, Any]:
         "grpc": None if config.server.grpc_port is None else f"{config.server.host}:{config.server.grpc_port}",
         "store": config.store.url,
         "keys": "not needed" if config.principals.open else "needed",
+        "warnings": list(warn_of_clean_answers(plan)),
     }
 
 
@@ -186,3 +222,5 @@ def _show(summary: dict[str, Any], as_json: bool) -> None:
     typer.echo(f"REST     {summary['rest']}/v2/models/{summary['model']}/infer")
     if summary["grpc"] is not None:
         typer.echo(f"gRPC     {summary['grpc']}")
+    for warning in summary["warnings"]:
+        typer.secho(f"Warning: {warning}", fg="yellow")

@@ -81,13 +81,15 @@ class Advice(Result, kind="advice"):
     left_out: tuple[str, ...]
     recommended: str
     reason: str
+    completion_left_out: str | None = None  # why, where it was asked for
 
     def rows(self) -> list[tuple[str, str]]:
         found = [("recommendation", self.reason), ("link", str(self.link))]
         measured = {cut.place: cut.completion for cut in self.cuts if cut.completion is not None}
         found += [(f"completion at {place}", str(completion)) for place, completion in measured.items()]
         if not measured:
-            found.append(("completion hardness", _NOT_MEASURED))
+            why = self.completion_left_out
+            found.append(("completion hardness", _NOT_MEASURED if why is None else f"not measured: {why}"))
         if all(cut.fresh_labels is not None and cut.fresh_labels.value > 0.9 for cut in self.cuts):
             found.append(("training from new weights", "gives nearly all labels away at every cut, in its first steps"))
         if self.left_out:
@@ -167,10 +169,20 @@ def advise(
                 task.advance(0, str(place))
                 found.append(_at(model, fresh, data, place, link, batch_size, seed))
                 task.advance()
+        left_out_because = None
         if completing is not None:
-            completed = measure_completions(model, data, chosen, completing, seed)
-            found = [replace(cut, completion=completed[place]) for cut, place in zip(found, chosen, strict=True)]
+            try:
+                completed = measure_completions(model, data, chosen, completing, seed)
+            except InputError as error:  # too few steps to learn anything: the rest of the advice stands
+                left_out_because = str(error)
+            else:
+                found = [replace(cut, completion=completed[place]) for cut, place in zip(found, chosen, strict=True)]
         best, reason = recommend(found, most_overhead)
+        if best.completion is not None:
+            easier = best.completion.easier
+            reason += (
+                f" To get '{easier.part}' back takes at most {easier.hardness.value:.0%} of a training from scratch."
+            )
         return Advice(
             provenance=provenance(),
             link=link,
@@ -179,6 +191,7 @@ def advise(
             left_out=left_out,
             recommended=best.place,
             reason=reason,
+            completion_left_out=left_out_because,
         )
 
 

@@ -14,9 +14,11 @@ from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import bad_parameter
 from modelkeep.core.model import Model
+from modelkeep.core.results import Estimate
 from modelkeep.core.slices import Place
 from modelkeep.govern.exposure.cut import Exposed
-from modelkeep.training import Recipe
+from modelkeep.training import Recipe, evaluate
+from modelkeep.training.batches import derive_seed
 
 GRID = 50
 """How often the loss of a training is measured, where its recipe does not say."""
@@ -66,7 +68,9 @@ def measure_completions(
 ) -> dict[Place, Completion]:
     """At each place, both pieces: by training everything with the new piece (T1) or the piece alone (T2).
 
-    A fifth of the data measures the error, or 2,000 of it.
+    The pieces are those of the `model`, and what counts is to be as good as it is; of a model that is not trained yet
+    (no better than new weights), they are those of the training from scratch. A fifth of the data measures the error,
+    or 2,000 of it.
     """
     steps = completing.recipe.steps or 0
     every = completing.recipe.evaluate_every or max(1, steps // GRID)
@@ -75,14 +79,19 @@ def measure_completions(
     held_out = held_out.sample(min(_JUDGED, len(held_out)), seed)
     pieces = {place: _pieces(model, place) for place in places}
     found: list[Retraining] = []
+    right = evaluate(model, held_out)[1]
+    own: Estimate | None = Estimate(1 - right.value, 1 - right.high, 1 - right.low, right.n)
     with progress.task("completion", completing.runs * (1 + 4 * len(places))) as task:
         for run in range(seed, seed + completing.runs):
             trained = train_from_scratch(model, train, held_out, recipe, seed=run)
             task.advance()
+            if own is not None and own.high >= trained.curve.losses[0]:  # not better than no training beyond doubt
+                own = None
+            whole = trained.model if own is None else model
             for part in (part for both in pieces.values() for part in both):
-                found += _retrain(Problem(trained.model, part, train, held_out, recipe), trained, run)
+                found += _retrain(Problem(whole, part, train, held_out, recipe), trained, run)
                 task.advance(2, part.name)
-    measured = measure_hardness(found, alphas=(completing.alpha,), seed=seed)
+    measured = measure_hardness(found, alphas=(completing.alpha,), own_loss=own, seed=seed)
     return _by_place(pieces, {part: measured.bound(part, completing.alpha) for part in measured.parts})
 
 
@@ -96,7 +105,9 @@ def _pieces(model: Model, place: Place) -> tuple[Part, Part]:
 
 def _retrain(problem: Problem, trained: RetrainedModel, run: int) -> list[Retraining]:
     return [
-        Retraining(problem.part.name, each.name, run, trained.curve, each(problem, seed=run + 1).curve)
+        Retraining(
+            problem.part.name, each.name, run, trained.curve, each(problem, seed=derive_seed(run, "retraining")).curve
+        )
         for each in (JointTraining(), FrozenTraining())
     ]
 

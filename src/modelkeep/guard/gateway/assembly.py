@@ -16,6 +16,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.model_file import Description
 from modelkeep.guard.gate import Gate
 from modelkeep.guard.gateway.backend import Backend, LocalBackend, Probabilities
+from modelkeep.guard.gateway.clean_answers import open_owners_data
 from modelkeep.guard.gateway.config import Config
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
@@ -27,10 +28,10 @@ from modelkeep.guard.policy import Policy
 from modelkeep.guard.protocol.tensors import DTYPES, Array, TensorSpec, query_hashes
 from modelkeep.guard.refusals import Refusal
 from modelkeep.guard.store.store import Store
-from modelkeep.zoo import datasets, pretrained
+from modelkeep.zoo import pretrained
 
 DATATYPES = {"torch.float32": "FP32", "torch.float64": "FP64"}
-_OWN = 1000  # rows of the owner's data that detection compares with
+_OWN = 1000  # rows of the owner's data that seed the lists, and that detection compares with
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +165,9 @@ async def build_service(plan: Plan, store: Store) -> Service:
         if not policy.defence.needs_inputs:
             gate.quick(raw, query_hashes(probe))
         _check_probe(store, plan, probe, raw)
+        seed_data = getattr(config.defence, "seed_data", None)
+        if seed_data is not None:
+            gate.seed(snap(await _predictions(config, seed_data, backend)))
     except (InputError, Refusal) as error:
         raise GuardError(
             f"{served.path or served.upstream} was asked once, to see whether it answers, and gave none: {error}"
@@ -187,7 +191,11 @@ async def _top_confidences(config: Config, backend: Backend) -> NDArray[np.float
     """How sure the model is about the owner's own data, which queries are compared with."""
     if config.detection.data is None:
         return None
-    local = config.at(config.detection.data)
-    own = datasets.open(str(local) if local.exists() else config.detection.data, part="train")
-    rows = own.x[:_OWN].numpy()
-    return np.concatenate([(await backend.predict(rows[i : i + 100])).max(axis=1) for i in range(0, len(rows), 100)])
+    top: NDArray[np.float64] = (await _predictions(config, config.detection.data, backend)).max(axis=1)
+    return top
+
+
+async def _predictions(config: Config, named: str, backend: Backend) -> Probabilities:
+    """What the model predicts for the owner's own data."""
+    rows = open_owners_data(config, named).x[:_OWN].numpy()
+    return np.concatenate([await backend.predict(rows[i : i + 100]) for i in range(0, len(rows), 100)])

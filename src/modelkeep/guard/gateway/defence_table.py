@@ -12,6 +12,9 @@ from modelkeep.core.registry import find
 from modelkeep.core.setting_files import file_setting, read_setting
 from modelkeep.guard.defence import Defence
 
+SEEDED = "seeded"
+_SEED_DATA = "The owner's own data, whose predictions start the lists: a data set or a file."
+
 
 class Section(BaseModel):
     """A table of the file: frozen, and with no other keys than these."""
@@ -42,12 +45,15 @@ def defence_table(name: str) -> type[DefenceTable]:
     """The table of one declared guard. A setting that only Python can give has no key.
 
     >>> list(defence_table("modelguard-s").model_fields)
-    ['name', 'noise', 'epsilon', 'secret_file']
+    ['name', 'noise', 'epsilon', 'secret_file', 'seed_data']
     """
     declaration = find("guard", name)
     guard = declaration.load()
     keys: dict[str, Any] = {"name": (str, declaration.name)}
     for option in options_of(guard):
+        if option.name == SEEDED:  # an array, which the gateway makes of the owner's data
+            keys["seed_data"] = (str | None, Field(default=None, description=_SEED_DATA))
+            continue
         file, kind = file_setting(option), text_type(option)
         if file is None and kind is None:
             continue

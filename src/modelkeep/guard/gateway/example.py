@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from modelkeep.core.registry import declarations
 
 _EXAMPLE = """\
@@ -20,7 +22,7 @@ drain_seconds = 30             # how long requests under way may take after SIGT
 [model]
 name = "model"                 # as clients name it: /v2/models/model/infer
 version = "1"                  # name and version promise the same answers for ever: change it with weights or defence
-path = "model.safetensors"     # or .pt2, .onnx, package.module:factory (with weights = "..."), efficientnet-lite0
+path = {path}     # or .pt2, .onnx, package.module:factory (with weights = "..."), efficientnet-lite0
 # describe = "model.toml"              # what `modelkeep describe` wrote; or, one by one:
 # mean = [0.49, 0.46, 0.41]            # what the model subtracts, per channel
 # std = [0.2, 0.2, 0.2]                # what it then divides by
@@ -40,7 +42,8 @@ path = "model.safetensors"     # or .pt2, .onnx, package.module:factory (with we
 name = "modelguard-s"          # or {others}
 epsilon = 1.0                  # how far an answer may lie from the prediction, in l1 (0 to 2)
 noise = 1e-5                   # how far two computations of one prediction may lie apart, in l1
-# secret_file = "secret"       # never answer cleanly; make one: (umask 077; openssl rand -hex 32 > secret)
+secret_file = {secret}         # no answer is ever clean; keep it like a key, the same for all replicas
+{seed_mark}seed_data = {data}      # your own data: their predictions start the lists
 
 [store]
 url = "sqlite:///modelkeep-guard.sqlite3"   # one replica; for many: "postgresql://user@host/database"
@@ -50,14 +53,24 @@ open = false                   # true: no key is needed
 
 [detection]
 enabled = true                 # score principals by how much their queries look like a thief's
-# data = "train.npz"           # your own data, to know queries from elsewhere by
+{seed_mark}data = {data}           # your own data, to know queries from elsewhere by
 
 [dashboard]
 # fidelity_curve = "curve.json"   # as `modelkeep extract` wrote it: what a thief would have after a number of queries
 """
 
 
-def example_settings(file: str) -> str:
-    """The text of a settings file of this name."""
-    others = [name for name in declarations("guard") if name != "modelguard-s"]
-    return _EXAMPLE.replace("{file}", file).replace("{others}", ", ".join(others))
+def example_settings(file: str, *, secret: str, model: str = "model.safetensors", data: str | None = None) -> str:
+    """The text of a settings file of this name; `secret` is the file of the secret, `data` the owner's own data."""
+    texts = {
+        "file": file,
+        "others": ", ".join(name for name in declarations("guard") if name != "modelguard-s"),
+        "secret": json.dumps(secret),  # a JSON string is a TOML string
+        "path": json.dumps(model),
+        "data": json.dumps(data or "train.npz"),
+        "seed_mark": "" if data else "# ",
+    }
+    text = _EXAMPLE
+    for name, value in texts.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text

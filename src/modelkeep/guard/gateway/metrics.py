@@ -51,6 +51,11 @@ class Metrics:
 
         self._requests = Counter("modelkeep_queries", "Requests that were answered.", registry=self._registry)
         self._rows = Counter("modelkeep_rows", "Predictions that left.", registry=self._registry)
+        self._clean = Counter(
+            "modelkeep_clean_rows", "Answers that were the clean prediction.", registry=self._registry
+        )
+        self._slack = 0 if gate is None else gate.policy.slack  # what differs by float noise alone is clean
+        self.clean_rows = 0
         self._refusals = Counter("modelkeep_refusals", "Requests refused.", ["status"], registry=self._registry)
         self._request = histogram("request", "From a request to its answer.")
         self._backend = histogram("backend", "What the model took for a request.")
@@ -66,6 +71,10 @@ class Metrics:
         self._rows.inc(rows)
         self._request.observe(seconds)
         self._distortions.add(distortion)
+        clean = int((distortion <= self._slack).sum())
+        if clean:
+            self._clean.inc(clean)
+            self.clean_rows += clean
 
     def count_refusal(self, status: int) -> None:
         """A request was refused with this HTTP status (over gRPC: the status that REST would have given)."""

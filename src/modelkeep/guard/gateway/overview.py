@@ -64,6 +64,7 @@ async def collect(service: Service, fidelity: Fidelity | None) -> dict[str, Any]
         store = "reachable"
     except StoreUnavailable:
         principals, store = [], "away: budgets cannot be shown, and misses cannot be answered"
+    answered = sum(asker.rows for asker in traffic.askers.values())
     everybody = sum(one["spent"] for one in principals)
     for one in principals:
         one["fidelity"] = None if fidelity is None else fidelity.after(one["spent"])
@@ -79,7 +80,11 @@ async def collect(service: Service, fidelity: Fidelity | None) -> dict[str, Any]
         "up_seconds": now - int(traffic.started),
         "store": store,
         "traffic": {"per_second": rows, "refused_per_second": refusals, "rate": sum(rows[-LATELY:]) / LATELY},
-        "answered": sum(asker.rows for asker in traffic.askers.values()),
+        "answered": answered,
+        "clean": {
+            "rows": service.metrics.clean_rows,
+            "share": service.metrics.clean_rows / answered if answered else None,
+        },
         "refused": _refusals(service),
         "latency_ms": _percentiles(traffic.seconds),
         "principals": principals[:_MOST_SHOWN],
