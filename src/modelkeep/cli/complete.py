@@ -264,8 +264,8 @@ def _require_trained(model: Model, held_out: Data, own: Estimate, seed: int) -> 
     if own.high >= min(untrained, constant):  # it may be no better than that
         raise InputError(
             f"The model is wrong on {own.value:.1%} of the judging data; the same network without any training is on "
-            f"{untrained:.1%}, and one answer for all on {constant:.1%}: there is nothing to complete. Are the data those "
-            "that it was made for?"
+            f"{untrained:.1%}, and one answer for all on {constant:.1%}: there is nothing to complete. Are the data "
+            "those that it was made for?"
         )
 
 
