@@ -1,17 +1,17 @@
-"""Every code block in README and docs runs: Python in one process per page, commands in a real shell."""
+"""Every code block in README and docs runs: Python in one process per page, commands in processes of their own."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
-from threading import Timer
-from typing import Self
 
 import pytest
+
+from forked import Interpreter, run_command
 
 ROOT = Path(__file__).parent.parent
 # CONTRIBUTING adds files to the source, and the gallery needs an owner's files: tests/test_contributing.py and
@@ -23,6 +23,8 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = {"python", "console"}
 SHOWN = {"text", "toctree", "eval_rst"}
 LONGEST = 600  # seconds of one block or command
+# What only a shell can read; any other line of `modelkeep` runs in a process that has torch imported already.
+SHELL = re.compile(r"[|&;<>$`*?~#\\]")
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -38,7 +40,7 @@ def test_every_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
         "PYTHONPATH": str(tmp_path),
         "XDG_CONFIG_HOME": str(tmp_path / "settings"),  # where keys are made
     }
-    with Interpreter(tmp_path, environment) as interpreter:
+    with Interpreter(tmp_path, environment, seconds=LONGEST) as interpreter:
         for language, body in blocks(page):
             assert language in RUN | SHOWN, f"{page.name} has a block in '{language}' that no test runs"
             if language == "python":
@@ -48,57 +50,11 @@ def test_every_block_of_the_page_runs(page: Path, tmp_path: Path) -> None:
                     if line.startswith("$ make "):
                         dry = ["make", "--dry-run", "--directory", str(ROOT), line.split()[2]]
                         _run(dry, tmp_path, environment, line)
+                    elif line.startswith("$ modelkeep ") and not SHELL.search(line[2:]):
+                        ended = run_command(shlex.split(line)[2:], tmp_path, environment, seconds=LONGEST)
+                        assert ended.code == 0, f"{line}\n{ended.said[-6000:]}"
                     elif line.startswith("$ "):
                         _run(["sh", "-ec", line[2:]], tmp_path, environment, line)
-
-
-class Interpreter:
-    """One Python process for all blocks of a page: each runs once, and sees what those before it have defined."""
-
-    PROGRAM = """if True:
-        def run_blocks():  # in a function: a block may use any name
-            import json, os, sys, __main__
-            answers = os.fdopen(os.dup(1), "w")
-            os.dup2(2, 1)  # what a block prints is shown where it fails
-            for asked in sys.stdin:
-                exec(compile(json.loads(asked), "page.py", "exec"), __main__.__dict__)
-                print("done", file=answers, flush=True)
-        run_blocks()
-    """
-
-    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
-        self._folder, self._environment = folder, environment
-        self._process: subprocess.Popen[str] | None = None
-        self._text = ""
-
-    def run(self, body: str) -> None:
-        """Run a block. Its lines have the numbers that they have in page.py, where `inspect` finds their source."""
-        if self._process is None:
-            command = [sys.executable, "-W", "error::DeprecationWarning", "-c", self.PROGRAM]
-            with (self._folder / "printed").open("w") as printed:
-                self._process = subprocess.Popen(
-                    command, cwd=self._folder, env=self._environment, text=True,
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed,
-                )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        above = "\n" * self._text.count("\n")
-        self._text += body
-        (self._folder / "page.py").write_text(self._text)
-        late = Timer(LONGEST, self._process.kill)
-        late.start()
-        self._process.stdin.write(json.dumps(above + body) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        late.cancel()
-        assert answer == "done\n", f"{body}\n{(self._folder / 'printed').read_text()[-6000:]}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.communicate()
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str], what: str) -> None:
