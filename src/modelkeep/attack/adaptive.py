@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from modelkeep.core.card import Card
 from modelkeep.core.errors import ModelError, bad_parameter
 from modelkeep.core.model import Model
 from modelkeep.core.slices.halves import unknown_place
@@ -46,11 +47,14 @@ def bpda(model: Model, place: str, backward: Callable[[torch.Tensor], torch.Tens
     if place not in parts or place == "":
         raise unknown_place(place, "the network has no module of that name", [name for name in parts if name])
     module.set_submodule(place, _Replaced(place, parts[place], backward))
-    return Model.from_card(module, replace(model.card, architecture=None, arguments={}), model.device)
+    return Model.from_card(module, _unnamed(model), model.device)
 
 
 def eot(model: Model, samples: int) -> Model:
     """A random model's mean answer, whose gradient follows all of its randomness (expectation over transformation).
+
+    Attacks average by themselves where a model is random. Given a model that is a mean already, they follow it with its
+    number of samples, and judge what they found by single answers of the model in it: that is the one in use.
 
     The logits are the logarithms of the probabilities, averaged over `samples` passes with fresh random draws. A pass
     costs `samples` passes of the original, in time and in memory for the gradient.
@@ -62,8 +66,27 @@ def eot(model: Model, samples: int) -> Model:
     """
     if samples < 1:
         raise bad_parameter("eot", "samples", "at least 1", samples)
-    module = _Expected(shared_copy(model.module), samples)
-    return Model.from_card(module, replace(model.card, architecture=None, arguments={}), model.device)
+    module = Expected(shared_copy(model.module), samples)
+    return Model.from_card(module, _unnamed(model), model.device)
+
+
+def averaged(model: Model, samples: int) -> Model:
+    """The model's mean answer as of `eot`, around the very same module; a model made by `eot` is one already."""
+    if isinstance(model.module, Expected):
+        return model
+    return Model.from_card(Expected(model.module, samples), _unnamed(model), model.device)
+
+
+def victim_of(model: Model) -> Model:
+    """The model whose mean answer this is, where it was made by `eot`; else the model itself."""
+    if not isinstance(model.module, Expected):
+        return model
+    return Model.from_card(model.module.network, model.card, model.device)
+
+
+def _unnamed(model: Model) -> Card:
+    """The card without the factory, which would make another module."""
+    return replace(model.card, architecture=None, arguments={})
 
 
 def shared_copy(module: nn.Module) -> nn.Module:
@@ -115,7 +138,7 @@ class _Swap(torch.autograd.Function):
         return gradient, None
 
 
-class _Expected(nn.Module):
+class Expected(nn.Module):
     """log E[softmax(network(x))] over the network's randomness."""
 
     def __init__(self, network: nn.Module, samples: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from modelkeep.attack.case import Case, Search, Target
-from modelkeep.attack.frame import carry_out, move_to_real_values
+from modelkeep.attack.frame import DRAWS, carry_out, move_to_real_values
 from modelkeep.attack.result import Attacked
 from modelkeep.core.access import Labels, Scores, Weights
 from modelkeep.core.data import Data
@@ -46,6 +46,11 @@ class Attack:
         "True where the input may change; it must broadcast to the inputs' shape.", default=None
     )
     batch_size: int = setting("Examples that are run at once.", default=256, at_least=1)
+    draws: int = setting(
+        "Passes over which a random model is averaged in each step; any other model is asked once.",
+        default=DRAWS,
+        at_least=1,
+    )
 
     @property
     def title(self) -> str:
@@ -85,6 +90,7 @@ class Attack:
             target=self.target,
             mask=mask,
             batch_size=self.batch_size,
+            draws=self.draws,
             seed=seed,
         )
         if asked is model:

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from modelkeep.attack.adaptive import Expected
+from modelkeep.attack.answers import Answers, ask
 from modelkeep.attack.case import Case, Search
 from modelkeep.attack.checkpoint import Checkpoint
 from modelkeep.attack.health import Health, note_blind_success
@@ -29,22 +31,35 @@ class Stage:
 
 @dataclass
 class Campaign:
-    """All examples of an attack, and how each of them stands by now."""
+    """All examples of an attack, and how each of them stands by now.
+
+    The searches ask the model `seen`: `model` itself or, where that is `random`, its mean over several draws. What they
+    find is judged by `draws` fresh answers of `model`, and the input with the most wanted answers is kept.
+    """
 
     model: Model
+    seen: Model
     original: torch.Tensor
     labels: torch.Tensor
     goal: torch.Tensor
     targeted: bool
     ball: Ball
     allowed: torch.Tensor | None
-    after: torch.Tensor
+    before: Answers
     random: bool
+    draws: int
     stages: list[Stage] = field(default_factory=list)
+
+    @property
+    def passes(self) -> int:
+        """Passes of the model for one of `seen`."""
+        return self.seen.module.samples if isinstance(self.seen.module, Expected) else 1
 
     def __post_init__(self) -> None:
         self.adversarial = self.original.clone()
-        self.stands = ~self._succeeded(self.after, self.goal)
+        self.after = self.before.labels
+        self.won = self._wanted(self.before, self.goal)
+        self.stands = self.won < 1
         self.waiting = torch.empty(0, dtype=torch.int64)
         self.generator = torch.Generator()
 
@@ -78,7 +93,7 @@ class Campaign:
 
     def _try(self, search: Search, stage: Stage, index: torch.Tensor) -> int:
         """Run the search on some examples, keep what holds, and say how many that are."""
-        view = search.sees(self.model)
+        view = search.sees(self.seen, tolerant=True)
         case = Case(
             view=view,
             original=self.original[index],
@@ -89,26 +104,35 @@ class Campaign:
             generator=self.generator,
             index=index.cpu(),
             health=stage.health,
+            random=self.random,
         )
+        gradients = stage.health.gradients
         found = search.search(case)  # type: ignore[arg-type] # it sees what it asked for
         solved = self._keep_what_holds(case, found, index)
         stage.solved += solved
-        stage.queries += view.queries
+        stage.queries += view.queries * self.passes
+        stage.health.gradients += (stage.health.gradients - gradients) * (self.passes - 1)
         return solved
 
     def _keep_what_holds(self, case: Case[Labels], found: torch.Tensor, index: torch.Tensor) -> int:
-        """A fresh pass over the finished inputs, as their user would run them: only this counts as success."""
+        """Fresh answers to the finished inputs, as their user would get them: only these count as success."""
         found = torch.where(torch.isfinite(found), found.detach(), case.original)
         found = self.ball.exactly(case.inside(found), case.original)
-        labels = self.model.predict(found)
-        won = self._succeeded(labels, case.goal)
-        self.adversarial[index[won]] = found[won]
-        self.after[index[won]] = labels[won]
-        self.stands[index[won]] = False
-        return int(won.sum())
+        answers = ask(self.model, found, self.draws, len(found))
+        won, before = self._wanted(answers, case.goal), self.won[index]
+        better = won > before
+        chosen = index[better]
+        self.adversarial[chosen] = found[better]
+        self.after[chosen] = answers.labels[better]
+        self.won[chosen] = won[better]
+        self.stands[index] = self.won[index] < 1
+        return int((better & (won > 0.5) & (before <= 0.5)).sum())
 
-    def _succeeded(self, labels: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
-        return labels == goal if self.targeted else labels != goal
+    def _wanted(self, answers: Answers, goal: torch.Tensor) -> torch.Tensor:
+        """How often each answer is as wanted `(n,)`; without a radius 0 or 1, as the nearest input counts there."""
+        share = answers.share(goal)
+        share = share if self.targeted else 1 - share
+        return share if self.ball.radius is not None else (share > 0.5).double()
 
     def notes(self, searches: Sequence[Search]) -> tuple[str, ...]:
         """What all stages noticed, each thing once."""
@@ -136,6 +160,7 @@ class Campaign:
         tensors = {
             "adversarial": self.adversarial,
             "after": self.after,
+            "won": self.won,
             "stands": self.stands,
             "waiting": self.waiting,
             "generator": self.generator.get_state(),
@@ -150,6 +175,7 @@ class Campaign:
             return
         tensors, device = found.tensors, self.original.device
         self.adversarial, self.after = tensors["adversarial"].to(device), tensors["after"].to(device)
+        self.won = tensors["won"].to(device)
         self.stands, self.waiting = tensors["stands"].to(device), tensors["waiting"].to(device)
         self.generator.set_state(tensors["generator"])
         torch.set_rng_state(tensors["global generator"])

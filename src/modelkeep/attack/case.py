@@ -61,6 +61,7 @@ class Case(Generic[View]):
 
     `goal` is the label that the answer should lose or, where `targeted`, get. `allowed` is True where the input may
     change (None: everywhere). `generator` is the only randomness. `index` says which examples of the data these are.
+    Of a `random` model the view gives the mean over several draws.
     """
 
     view: View
@@ -72,6 +73,7 @@ class Case(Generic[View]):
     generator: torch.Generator
     index: torch.Tensor
     health: Health = field(default_factory=Health)
+    random: bool = False
 
     def __len__(self) -> int:
         return len(self.original)
@@ -121,5 +123,12 @@ class Case(Generic[View]):
         return labels == self.goal if self.targeted else labels != self.goal
 
     def reached(self, logits: torch.Tensor) -> torch.Tensor:
-        """Whether the wanted answer leads by more than rounding: another batch rounds otherwise, and takes it back."""
-        return self.lead(logits) > 1e-4 * logits.abs().amax(dim=1)
+        """Whether the wanted answer leads by more than rounding: another batch rounds otherwise, and takes it back.
+
+        No logits at all are a wrong answer. In a ball, a random model is never done with: what is answered wrongly
+        half of the time can be answered wrongly more often.
+        """
+        if self.random and self.ball.radius is not None:
+            return torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
+        reached = self.lead(logits) > 1e-4 * logits.abs().amax(dim=1)
+        return reached if self.targeted else reached | ~torch.isfinite(logits.amax(dim=1))

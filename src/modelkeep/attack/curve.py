@@ -62,7 +62,8 @@ def robustness_curve(
 
     An attack that takes a radius begins with the largest. At a smaller one, only what fell at the larger is attacked
     again: what stands there stands here, so that the curve never rises, and each example costs one failure at most.
-    An attack that looks for the smallest change is run once, for all radii.
+    An attack that looks for the smallest change is run once, for all radii. A random model is attacked in full at each
+    radius: its accuracies are means over its answers, and `fell_at` goes by the most frequent one.
 
     Args:
         model: The model; it is left as it was.
@@ -85,6 +86,8 @@ def robustness_curve(
     model.require_fit(data)
     with measured(seed, model.fingerprint(), data.fingerprint()) as provenance:
         runs: list[Attacked] = []
+        means: dict[float | None, Attacked] = {}
+        random = False
         fell_at = torch.full((len(data),), torch.inf, dtype=torch.float64)
         stood = torch.zeros(len(data), dtype=torch.bool)
         in_a_ball = hasattr(attack, "radius")
@@ -92,6 +95,8 @@ def robustness_curve(
             for radius in reversed(wanted) if in_a_ball else [None]:
                 # What fell within a smaller radius than it had to is known to fall here.
                 contested = torch.nonzero(~stood & (fell_at > (radius or 0.0))).flatten()
+                if random:
+                    contested = torch.arange(len(data))  # each answer is a chance: nothing follows from a larger one
                 if len(contested):
                     at_radius = attack if radius is None else replace(attack, radius=radius)  # type: ignore[call-arg]
                     found = at_radius(model, data.take(contested), seed=seed)
@@ -99,13 +104,19 @@ def robustness_curve(
                     stood[contested[~fallen]] = True
                     fell_at[contested[fallen]] = found.distance[fallen]
                     runs.append(found)
+                    means[radius] = found
+                    random = found.draws > 1
                 task.advance(1)
+        accuracy = [Estimate.rate(int((fell_at > radius).sum()), len(data)) for radius in (0.0, *wanted)]
+        if random:
+            at = [means.get(radius, runs[0]).accuracy_at(radius) for radius in wanted]
+            accuracy = [runs[0].clean_accuracy, *at]
         return RobustnessCurve(
             provenance=provenance(),
             attack=runs[0].attack,
             norm=runs[0].norm,
             radii=(0.0, *wanted),
-            accuracy=tuple(Estimate.rate(int((fell_at > radius).sum()), len(data)) for radius in (0.0, *wanted)),
+            accuracy=tuple(accuracy),
             health=tuple(dict.fromkeys(note for run in runs for note in run.health)),
             queries=sum(run.queries for run in runs),
             gradients=sum(run.gradients for run in runs),

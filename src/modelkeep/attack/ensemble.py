@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from modelkeep.attack.adaptive import victim_of
+from modelkeep.attack.answers import is_random
 from modelkeep.attack.base import BoundedAttack
 from modelkeep.attack.case import Search
 from modelkeep.attack.gradient.apgd import APGD
 from modelkeep.attack.gradient.apgd_targeted import APGDTargeted
+from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.attack.minimum_norm.fab import FAB
 from modelkeep.attack.query.square import Square
 from modelkeep.core.data import Data
@@ -21,7 +24,8 @@ class Standard(BoundedAttack):
 
     This is the robust accuracy to report. Two climb different losses, one walks along the boundary, and one needs no
     gradient at all: where that one finds what the others could not, `health` says "masked gradients suspected". The
-    defaults are those of AutoAttack; fewer `steps`, `targets` and `queries` are quicker and find less.
+    defaults are those of AutoAttack; fewer `steps`, `targets` and `queries` are quicker and find less. A random model
+    is attacked by PGD, APGD-CE, APGD-DLR and Square on its mean answer over `draws` passes.
 
     >>> import torch
     >>> from torch import nn
@@ -48,7 +52,16 @@ class Standard(BoundedAttack):
         return "standard ensemble"
 
     def searches(self, model: Model, data: Data) -> list[Search]:
-        """The four attacks."""
+        """The four attacks; of a random model, those that go on after a wrong answer."""
+        if is_random(victim_of(model), data.x):
+            # A walk along a boundary has none to walk along. PGD's steps depend on no value, which may be one of luck.
+            queries = max(1, self.queries // (2 * self.draws))
+            return [
+                PGD(norm=self.norm, radius=self.radius, steps=self.steps),
+                APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="ce"),
+                APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="dlr"),
+                Square(norm=self.norm, radius=self.radius, queries=queries),
+            ]
         return [
             APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="ce"),
             APGDTargeted(norm=self.norm, radius=self.radius, steps=self.steps, targets=self.targets),

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
+from modelkeep.attack.adaptive import averaged, victim_of
+from modelkeep.attack.answers import LOOKED_AT, Answers, ask, bare_logits, differ
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
 from modelkeep.attack.checkpoint import Checkpoint
@@ -21,6 +23,12 @@ from modelkeep.core.results import measured
 from modelkeep.core.tokenizer import word_changes
 from modelkeep.core.version import __version__
 
+DRAWS = 10
+"""Passes over which a random model is averaged in each step, unless the owner says otherwise."""
+
+_JUDGED = 5  # times as many answers judge what was found: with 50, the share of one example is known to about 0.07
+_RECHECKED = 256  # of what was found, that many are asked again, to see whether the model is random there
+
 
 def carry_out(
     model: Model,
@@ -32,12 +40,17 @@ def carry_out(
     target: str | Target | None = None,
     mask: torch.Tensor | None = None,
     batch_size: int = 256,
+    draws: int = DRAWS,
     seed: int,
 ) -> Attacked:
     """Run the searches one after the other, each on the examples that still stand.
 
     What a search returns counts only if it lies in the ball and the bounds, differs from the original only where
     `mask` is True, and is answered as wanted in a fresh pass. Where all fail, the original is returned.
+
+    A model that answers the same input differently is random. The searches then see its mean answer over `draws`
+    passes, and in a ball go on after it is wrong; the input that is answered as wanted most often is kept, and what
+    is reported is measured on draws that no search has seen.
 
     Args:
         model: The model; gradients of its weights are not computed, and it is left as it was.
@@ -48,11 +61,13 @@ def carry_out(
         target: The class that the answer should become; without it, any wrong answer will do.
         mask: True where the input may change; it must broadcast to `(n, *input_shape)`.
         batch_size: Examples that are run at once.
+        draws: Passes over which a random model is averaged in each step.
         seed: For all that is random.
     """
     if batch_size < 1:
         raise bad_parameter(attack, "batch_size", "at least 1", batch_size)
     model.require_fit(data)
+    asked, model = model, victim_of(model)
     original, labels = model.check_inputs(data.x), data.y.to(model.device)
     if model.bounds is not None and not torch.equal(original.clamp(*model.bounds), original):
         raise InputError(
@@ -62,15 +77,21 @@ def carry_out(
     allowed = None if mask is None else _broadcast(mask, original)
     of_model, of_data = model.fingerprint(), data.fingerprint()
     with measured(seed, of_model, of_data) as provenance, model.frozen(seed):
-        clean = torch.cat([model.logits(part) for part in torch.split(original, batch_size)])
-        before = clean.argmax(dim=1)
-        goal, target_name = _goal(model, clean, labels, target)
-        # A few are enough to see whether the answers are random, and cost next to nothing.
-        random = not torch.equal(model.logits(original[:8]), model.logits(original[:8]))
-        campaign = Campaign(
-            model, original, labels, goal, target is not None, ball, allowed, after=before.clone(), random=random
+        clean, few = _clean_logits(model, original, batch_size), original[:LOOKED_AT]
+        seen, judging, before, random = (
+            model,
+            1,
+            Answers.once(clean),
+            differ(clean[: len(few)], bare_logits(model, few)),
         )
-        for_free = ~campaign.stands
+        if random:
+            seen, judging = averaged(asked, draws), _JUDGED * draws
+            clean = _clean_logits(seen, original, batch_size)
+            before = ask(model, original, judging, batch_size)
+        goal, target_name = _goal(model, clean, labels, target)
+        campaign = Campaign(
+            model, seen, original, labels, goal, target is not None, ball, allowed, before, random, judging
+        )
         checkpoint = Checkpoint(
             lambda: {
                 "model": of_model,
@@ -85,6 +106,7 @@ def carry_out(
             }
         )
         campaign.run(searches, attack, batch_size, seed, checkpoint)
+        after = _judge(campaign, _JUDGED * draws, batch_size)
         return Attacked(
             provenance=provenance(),
             attack=attack,
@@ -96,16 +118,34 @@ def carry_out(
             original=original.cpu(),
             adversarial=campaign.adversarial.cpu(),
             labels=labels.cpu(),
-            before=before.cpu(),
-            after=campaign.after.cpu(),
+            before=before.labels.cpu(),
+            after=after.labels.cpu(),
             distance=ball.distance(campaign.adversarial, original).cpu(),
             health=campaign.notes(searches),
             solved_by=campaign.solved_by(searches),
             queries=sum(stage.queries for stage in campaign.stages),
             gradients=sum(stage.health.gradients for stage in campaign.stages),
             texts=_texts(data, campaign.adversarial.cpu()),
-            **summarise(labels, before, campaign.after, ~campaign.stands, for_free),
+            **summarise(labels, goal, campaign.targeted, before, after),
         )
+
+
+def _clean_logits(model: Model, original: torch.Tensor, batch_size: int) -> torch.Tensor:
+    return torch.cat([model.logits(part) for part in torch.split(original, batch_size)])
+
+
+def _judge(campaign: Campaign, draws: int, batch_size: int) -> Answers:
+    """The answers to what was found: fresh ones where the model is random, also where it is random only there."""
+    found, after = campaign.adversarial, Answers.of_labels(campaign.after, len(campaign.model.classes))
+    if not campaign.random:
+        few = torch.nonzero(campaign.after != campaign.before.labels).flatten()[:_RECHECKED]
+        if len(few) == 0 or torch.equal(ask(campaign.model, found[few], 1, batch_size).labels, campaign.after[few]):
+            return after
+        pair = [bare_logits(campaign.model, found[few]) for _ in "ab"]
+        if not differ(*pair):  # a rounding, in a batch of another size
+            return after
+        campaign.stages[-1].health.random = True
+    return ask(campaign.model, found, draws, batch_size)
 
 
 def move_to_real_values(model: Model, data: Data, mask: torch.Tensor | None) -> tuple[Model, Data, torch.Tensor | None]:

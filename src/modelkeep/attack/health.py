@@ -48,8 +48,8 @@ class Health:
         found = []
         if self.random:
             found.append(
-                "the model is random: it answers the same inputs differently, so its gradients are noisy; "
-                "eot(model, samples) averages them"
+                "the model is random: it answers the same inputs differently, so its gradients are averaged over "
+                "several draws, and its accuracies are means over its answers"
             )
         if self.flat > 0.05 * self.seen:
             found.append(f"{MASKED}: the gradient is exactly zero on {self.flat} of {self.seen} examples")

@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import torch
 from pydantic import Field
 
+from modelkeep.attack.answers import Answers
 from modelkeep.core.results import Estimate, Result, Tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SHOWN_TEXTS = 5
+
+
+def _is_one(value: int) -> bool:
+    return value == 1
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,10 @@ class Attacked(Result, kind="attacked"):
     attack looked for the smallest change, and `accuracy_at` says how the model stands at any. `solved_by` says which
     part of the attack won how many; `queries` and `gradients` are the examples that it ran forward and backward.
     `texts` are the texts that were changed, as words.
+
+    A random model was asked `draws` times about each input: accuracies and success are means over its answers,
+    `right_before` and `right_after` say how often each input was answered rightly, `before` and `after` are the most
+    frequent answers, and `adversarial` is the input with the most wrong ones. `after` is -1 where the model gave NaN.
     """
 
     attack: str
@@ -66,6 +79,9 @@ class Attacked(Result, kind="attacked"):
     success: Tensor = field(repr=False)
     distance: Tensor = field(repr=False)
     texts: Annotated[tuple[Rewritten, ...], Field(exclude_if=not_)] = field(default=(), repr=False)
+    draws: Annotated[int, Field(exclude_if=_is_one)] = 1
+    right_before: Annotated[Tensor | None, Field(exclude_if=_is_none)] = field(default=None, repr=False)
+    right_after: Annotated[Tensor | None, Field(exclude_if=_is_none)] = field(default=None, repr=False)
 
     @property
     def size(self) -> str:
@@ -74,6 +90,9 @@ class Attacked(Result, kind="attacked"):
 
     def accuracy_at(self, radius: float) -> Estimate:
         """The share of examples that are still answered rightly if no input may move by more than `radius`."""
+        if self.right_before is not None and self.right_after is not None:
+            right = torch.where(self.distance <= radius, self.right_after, self.right_before)
+            return Estimate.rate(float(right.sum()), len(self.labels))
         fallen = (self.after != self.labels) & (self.distance <= radius)
         return Estimate.rate(int((~fallen & (self.before == self.labels)).sum()), len(self.labels))
 
@@ -86,6 +105,7 @@ class Attacked(Result, kind="attacked"):
             ("accuracy, clean", str(self.clean_accuracy)),
             ("accuracy, attacked", str(self.robust_accuracy)),
             ("success rate", "nothing to attack" if self.success_rate is None else str(self.success_rate)),
+            *([("answers per input", f"{self.draws}, as the model is random")] if self.draws > 1 else []),
             *([("solved by", parts)] if len(self.solved_by) > 1 else []),
             ("median distance", f"{float(found.median()):.4g}" if len(found) else "–"),
             *((f"words of text {text.index}", str(text)) for text in self.texts[:_SHOWN_TEXTS]),
@@ -113,9 +133,9 @@ class Attacked(Result, kind="attacked"):
         largest = change.abs().max()
         middle = (low + high) / 2 + (high - low) / 2 * change / largest  # grey where nothing was changed
         titles = [
-            *(f"{self.classes[i]}" for i in self.before[chosen]),
+            *(f"{self.classes[i]}" for i in self.before[chosen].tolist()),
             *["change"] * len(chosen),
-            *(f"seen as {self.classes[i]}" for i in self.after[chosen]),
+            *(f"seen as {self.classes[i]}" if i >= 0 else "no answer" for i in self.after[chosen].tolist()),
         ]
         return plots.image_grid(torch.cat([clean, middle, moved]), titles, columns=len(chosen), bounds=(low, high))
 
@@ -127,16 +147,25 @@ class Summary(TypedDict):
     robust_accuracy: Estimate
     success_rate: Estimate | None
     success: torch.Tensor
+    draws: int
+    right_before: torch.Tensor | None
+    right_after: torch.Tensor | None
 
 
-def summarise(
-    labels: torch.Tensor, before: torch.Tensor, after: torch.Tensor, success: torch.Tensor, for_free: torch.Tensor
-) -> Summary:
-    """Accuracies and success, with `for_free` the examples that the model gave away without any change."""
-    contested = int((~for_free).sum())
+def summarise(labels: torch.Tensor, goal: torch.Tensor, targeted: bool, before: Answers, after: Answers) -> Summary:
+    """Accuracies and success, as means over the answers; of one answer each is right or wrong.
+
+    Examples that the model gave away without any change are no success of the attack.
+    """
+    given, found = (answers.share(goal) if targeted else 1 - answers.share(goal) for answers in (before, after))
+    contested = given <= 0.5
+    many = after.draws > 1
     return Summary(
-        clean_accuracy=Estimate.rate(int((before == labels).sum()), len(labels)),
-        robust_accuracy=Estimate.rate(int((after == labels).sum()), len(labels)),
-        success_rate=Estimate.rate(int((success & ~for_free).sum()), contested) if contested else None,
-        success=success.cpu(),
+        clean_accuracy=Estimate.rate(float(before.share(labels).sum()), len(labels)),
+        robust_accuracy=Estimate.rate(float(after.share(labels).sum()), len(labels)),
+        success_rate=Estimate.rate(float(found[contested].sum()), int(contested.sum())) if contested.any() else None,
+        success=(found > 0.5).cpu(),
+        draws=after.draws,
+        right_before=before.share(labels).cpu() if many else None,
+        right_after=after.share(labels).cpu() if many else None,
     )

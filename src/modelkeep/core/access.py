@@ -18,7 +18,7 @@ class Labels:
 
     What is public comes with every view: the shape, type and range of an input, and the classes. `queries` counts
     the examples that were asked; a query beyond the `budget` is refused before anything is asked. Many examples are
-    run `chunk` at a time.
+    run `chunk` at a time. A `tolerant` view passes on logits that are NaN, where a model is an error otherwise.
 
     >>> from torch import nn
     >>> view = Labels(Model(nn.Linear(4, 3), input_shape=(4,), classes=3), budget=8)
@@ -31,7 +31,7 @@ class Labels:
 
     needs: ClassVar[Access] = "labels"
 
-    def __init__(self, model: Model, *, budget: int | None = None, chunk: int = 512) -> None:
+    def __init__(self, model: Model, *, budget: int | None = None, chunk: int = 512, tolerant: bool = False) -> None:
         require_access(model.access, self.needs, f"A view of the {self.needs}")
         if budget is not None and budget < 0:
             raise bad_parameter(type(self).__name__, "budget", "None or a number of queries from 0 on", budget)
@@ -39,6 +39,7 @@ class Labels:
             raise bad_parameter(type(self).__name__, "chunk", "at least 1", chunk)
         self._model = model
         self._chunk = chunk
+        self._tolerant = tolerant
         self._queries = 0
         self.budget = budget
         self.input_shape = model.input_shape
@@ -61,7 +62,10 @@ class Labels:
         if not isinstance(x, Stored):  # what is stored is checked part by part
             x = self._model.check_inputs(x)
         self._spend(len(x))
-        return torch.cat([self._model.logits(part) for part in in_parts(x, self._chunk)])
+        if not self._tolerant:
+            return torch.cat([self._model.logits(part) for part in in_parts(x, self._chunk)])
+        with torch.no_grad():
+            return torch.cat([self._model.forward(part) for part in in_parts(x, self._chunk)])
 
     def _spend(self, count: int) -> None:
         check_budget(self.budget, self._queries, count)

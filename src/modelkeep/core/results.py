@@ -37,8 +37,11 @@ class Estimate:
     level: float = 0.95
 
     @classmethod
-    def rate(cls, successes: int, n: int, level: float = 0.95) -> Estimate:
+    def rate(cls, successes: float, n: int, level: float = 0.95) -> Estimate:
         """A proportion with its exact (Clopper–Pearson) interval.
+
+        Where each sample is a share from 0 to 1 and not a yes or no, `successes` is their sum: shares vary less than
+        yes and no with the same mean, so the interval is then wider than it has to be.
 
         >>> print(Estimate.rate(9, 10))
         0.900 [0.555, 0.997] n=10

@@ -114,7 +114,8 @@ def test_the_target_is_only_asked_and_never_beyond_the_budget(target: Model, hal
     data, questions = datasets.load("digits", "test").first(30), halves[1].first(100)
     short = Recipe(steps=5)
     found = Transfer(questions=questions, answers="labels", recipe=short, radius=0.1, budget=100)(guarded, data, seed=0)
-    assert module.asked - found.queries <= 2 * len(data)  # the frame's clean pass and its look for randomness
+    # Besides: the probe of two, the frame's clean pass and its look for randomness.
+    assert module.asked - found.queries <= 2 + 2 * len(data)
     module.asked = 0
     with pytest.raises(QueryBudget, match="The budget is 99 queries"):
         Transfer(questions=questions, recipe=short, radius=0.1, budget=99)(guarded, data, seed=0)

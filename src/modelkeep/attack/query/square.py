@@ -49,6 +49,9 @@ class Square(BoundedAttack):
             # The paper's losses: the margin to lose a label, the cross-entropy to get one.
             value = going.gain(scores) if going.targeted else going.lead(scores)
             # A tie is taken too: where scores are constant over regions, standing still would be the end.
+            if going.random:  # the best value was one of luck: it is drawn again
+                scores_of_best = _log_probs(going, x)
+                best = going.gain(scores_of_best) if going.targeted else going.lead(scores_of_best)
             better = value >= best
             x = torch.where(per_example(better, x), tried, x)
             best = torch.maximum(best, value)

@@ -67,6 +67,7 @@ class TextAttack(Attack):
             target=self.target,
             mask=free if self.mask is None else free & self.mask.expand_as(free),
             batch_size=self.batch_size,
+            draws=self.draws,
             seed=seed,
         )
 

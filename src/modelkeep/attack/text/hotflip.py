@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from modelkeep.attack.adaptive import victim_of
 from modelkeep.attack.case import Case, Search
 from modelkeep.attack.text.base import TextAttack, Vocabulary
 from modelkeep.core.access import Weights
@@ -86,14 +87,14 @@ class _Flips:
         try:
             with torch.enable_grad():
                 gain = case.gain(case.view.forward(x)).sum()
-                (slope,) = torch.autograd.grad(gain, caught[0])
+                slope = sum(torch.autograd.grad(gain, caught), torch.zeros(()))  # one pass per draw of a random model
         finally:
             handle.remove()
         case.health.gradients += len(x)
         return torch.nan_to_num(slope), caught[0].detach()
 
     def _layer(self, case: Case[Weights]) -> nn.Embedding:
-        layer = case.view.model.module.get_submodule(self.embedding)
+        layer = victim_of(case.view.model).module.get_submodule(self.embedding)
         assert isinstance(layer, nn.Embedding)
         return layer
 

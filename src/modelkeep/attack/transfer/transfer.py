@@ -131,6 +131,7 @@ class Transfer(Momentum):
                     target=self.target,
                     mask=self.mask,
                     batch_size=self.batch_size,
+                    draws=self.draws,
                     seed=seed,
                 )
             tried, fooled, won = through.tried, through.fooled, through.tried & attacked.success
