@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -39,8 +39,10 @@ class Attack:
     cheap: ClassVar[dict[str, Any]] = {}
 
     norm: AnyNorm = norm_setting("l2", "linf", "l1")
-    target: str | Target | None = setting(
-        "The class that the answer should become; without it, any wrong answer.", default=None
+    target: str | Target | torch.Tensor | None = setting(
+        "The class that the answer should become, in Python also a tensor with a label for each example; without it, "
+        "any wrong answer.",
+        default=None,
     )
     mask: torch.Tensor | None = setting(
         "True where the input may change; it must broadcast to the inputs' shape.", default=None
@@ -70,6 +72,15 @@ class Attack:
     def searches(self, model: Model, data: Data) -> Sequence[Search]:
         """The inner loops, each on what the ones before left: itself, restarts of it, or the parts of an ensemble."""
         return [self]
+
+    def of_part(self, chosen: torch.Tensor, n: int) -> Self:
+        """The attack for the examples at `chosen` of `n`: with their targets and their masks."""
+        target, mask = self.target, self.mask
+        if isinstance(target, torch.Tensor) and len(target) == n:
+            target = target[chosen]
+        if mask is not None and mask.ndim > 0 and len(mask) == n > 1:
+            mask = mask[chosen]
+        return replace(self, target=target, mask=mask)
 
     def search(self, case: Case[Any], /) -> torch.Tensor:
         """The best input found for each example of the case, `(n, ...)`."""

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from modelkeep.attack.adaptive import Expected
-from modelkeep.attack.answers import Answers, ask
+from modelkeep.attack.answers import NO_ANSWER, Answers, ask
 from modelkeep.attack.case import Case, Search
 from modelkeep.attack.checkpoint import Checkpoint
-from modelkeep.attack.health import Health, note_blind_success
+from modelkeep.attack.health import NO_GRAPH, Health, note_blind_success
 from modelkeep.core import progress
 from modelkeep.core.access import Labels, Weights
+from modelkeep.core.errors import ModelError
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
 
@@ -60,6 +61,10 @@ class Campaign:
         self.after = self.before.labels
         self.won = self._wanted(self.before, self.goal)
         self.stands = self.won < 1
+        # Where nothing may be changed, there is nothing to search.
+        self.closed = torch.zeros_like(self.stands)
+        if self.allowed is not None:
+            self.closed = ~self.allowed.flatten(1).any(dim=1)
         self.waiting = torch.empty(0, dtype=torch.int64)
         self.generator = torch.Generator()
 
@@ -73,7 +78,7 @@ class Campaign:
                 # The last stage that was begun has examples waiting; those before it are done.
                 for number, search in list(enumerate(searches))[max(len(self.stages) - 1, 0) :]:
                     if number == len(self.stages):
-                        self.waiting = torch.nonzero(self.stands).flatten()
+                        self.waiting = torch.nonzero(self.stands & ~self.closed).flatten()
                         self.stages.append(Stage(Health(random=self.random), began_with=len(self.waiting)))
                     stage = self.stages[number]
                     while len(self.waiting):
@@ -107,7 +112,13 @@ class Campaign:
             random=self.random,
         )
         gradients = stage.health.gradients
-        found = search.search(case)  # type: ignore[arg-type] # it sees what it asked for
+        try:
+            found = search.search(case)  # type: ignore[arg-type] # it sees what it asked for
+        except RuntimeError:
+            if not issubclass(search.sees, Weights) or _has_graph(self.seen, case.original[:1]):
+                raise
+            stage.health.graphless = True
+            return 0
         solved = self._keep_what_holds(case, found, index)
         stage.solved += solved
         stage.queries += view.queries * self.passes
@@ -137,6 +148,14 @@ class Campaign:
     def notes(self, searches: Sequence[Search]) -> tuple[str, ...]:
         """What all stages noticed, each thing once."""
         found: dict[str, None] = {}
+        if closed := int((self.closed & self.stands).sum()):
+            found[
+                f"nothing may be changed in {closed} of {len(self.closed)} examples: they stand by the mask alone"
+            ] = None
+        if silent := int((self.after == NO_ANSWER).sum()):
+            found[
+                f"the model gives NaN or infinity on {silent} of the inputs that were found, which is a wrong answer"
+            ] = None
         several = len({search.title for search in searches}) > 1
         gradients = 0
         for search, stage in zip(searches, self.stages, strict=False):
@@ -154,6 +173,15 @@ class Campaign:
         for search, stage in zip(searches, self.stages, strict=False):
             counts[search.title] += stage.solved
         return counts
+
+    def require_sight(self, name: str) -> None:
+        """Refuse a result of an attack of which no part could see anything."""
+        tried = [stage for stage in self.stages if stage.began_with]
+        if tried and all(stage.health.graphless for stage in tried):
+            raise ModelError(
+                f"{name} follows the gradient, but {NO_GRAPH}. Take an attack that needs none (Square, OnePixel, "
+                "Boundary) or has such a part (Standard), or give it bpda(model, place) for the place that has none."
+            )
 
     def _state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """All that the rest of the campaign depends on."""
@@ -183,3 +211,11 @@ class Campaign:
             health = values.pop("health")
             solved_at = {int(step): count for step, count in health.pop("solved_at").items()}  # JSON's keys are text
             self.stages.append(Stage(Health(**health, solved_at=solved_at), **values))
+
+
+def _has_graph(model: Model, x: torch.Tensor) -> bool:
+    """Whether the logits depend on the input in a graph that gradients can follow."""
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = model.forward(x)
+        return logits.requires_grad and torch.autograd.grad(logits.sum(), x, allow_unused=True)[0] is not None

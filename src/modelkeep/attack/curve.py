@@ -68,7 +68,7 @@ def robustness_curve(
     Args:
         model: The model; it is left as it was.
         data: Examples with their true labels.
-        attack: Any of the attacks; the radii replace a radius of its own. A mask must fit every example.
+        attack: Any of the attacks; the radii replace a radius of its own.
         radii: The radii, above 0, in any order.
         seed: For the attack.
 
@@ -98,7 +98,8 @@ def robustness_curve(
                 if random:
                     contested = torch.arange(len(data))  # each answer is a chance: nothing follows from a larger one
                 if len(contested):
-                    at_radius = attack if radius is None else replace(attack, radius=radius)  # type: ignore[call-arg]
+                    part = attack.of_part(contested, len(data))
+                    at_radius = part if radius is None else replace(part, radius=radius)  # type: ignore[call-arg]
                     found = at_radius(model, data.take(contested), seed=seed)
                     fallen = found.after != found.labels
                     stood[contested[~fallen]] = True

@@ -37,7 +37,7 @@ def carry_out(
     *,
     attack: str,
     ball: Ball,
-    target: str | Target | None = None,
+    target: str | Target | torch.Tensor | None = None,
     mask: torch.Tensor | None = None,
     batch_size: int = 256,
     draws: int = DRAWS,
@@ -58,7 +58,8 @@ def carry_out(
         searches: Inner loops; the same one again is a restart, different ones are an ensemble.
         attack: What to call it.
         ball: How far an example may be moved; without a radius the norm only measures.
-        target: The class that the answer should become; without it, any wrong answer will do.
+        target: The class that the answer should become, or a label for each example `(n,)`; without it, any wrong
+            answer will do.
         mask: True where the input may change; it must broadcast to `(n, *input_shape)`.
         batch_size: Examples that are run at once.
         draws: Passes over which a random model is averaged in each step.
@@ -106,6 +107,7 @@ def carry_out(
             }
         )
         campaign.run(searches, attack, batch_size, seed, checkpoint)
+        campaign.require_sight(attack)
         after = _judge(campaign, _JUDGED * draws, batch_size)
         return Attacked(
             provenance=provenance(),
@@ -171,13 +173,30 @@ def move_to_real_values(model: Model, data: Data, mask: torch.Tensor | None) -> 
 
 
 def _goal(
-    model: Model, clean: torch.Tensor, labels: torch.Tensor, target: str | Target | None
+    model: Model, clean: torch.Tensor, labels: torch.Tensor, target: str | Target | torch.Tensor | None
 ) -> tuple[torch.Tensor, str | None]:
     if target is None:
         return labels, None
     if isinstance(target, str):
         return torch.full_like(labels, model.class_index(target)), target
+    if isinstance(target, torch.Tensor):
+        return _wanted_labels(model, target, labels), "a class for each example"
     return target.of(clean), target.name
+
+
+def _wanted_labels(model: Model, target: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    kind = "a tensor with a label for each example"
+    if target.is_floating_point() or target.dtype == torch.bool or target.shape != labels.shape:
+        raise InputError(
+            f"The target must be a class by its name, or {kind}: integers of shape {tuple(labels.shape)}. "
+            f"Got {target.dtype} of shape {tuple(target.shape)}."
+        )
+    if target.min() < 0 or target.max() >= len(model.classes):
+        raise InputError(
+            f"The target must be {kind}, within 0..{len(model.classes) - 1}. "
+            f"Got labels from {int(target.min())} to {int(target.max())}."
+        )
+    return target.to(labels)
 
 
 def _texts(data: Data, adversarial: torch.Tensor) -> tuple[Rewritten, ...]:

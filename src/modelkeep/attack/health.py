@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 MASKED = "masked gradients suspected"
+NO_GRAPH = "there is no graph from the network's input to its logits (no_grad, NumPy or whole numbers inside)"
 
 
 @dataclass
@@ -14,6 +15,7 @@ class Health:
     """What one search noticed. The search tells what it sees; `notes` draws the conclusions."""
 
     random: bool = False
+    graphless: bool = False
     gradients: int = 0
     seen: int = 0
     flat: int = 0
@@ -51,6 +53,8 @@ class Health:
                 "the model is random: it answers the same inputs differently, so its gradients are averaged over "
                 "several draws, and its accuracies are means over its answers"
             )
+        if self.graphless:
+            found.append(f"skipped, because {NO_GRAPH}")
         if self.flat > 0.05 * self.seen:
             found.append(f"{MASKED}: the gradient is exactly zero on {self.flat} of {self.seen} examples")
         if self.broken:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import wraps
 from inspect import signature
-from math import isfinite
 from shlex import quote
 from types import UnionType
 from typing import (
@@ -65,10 +65,17 @@ class Setting:
         """
         words = {"at least": self.at_least, "above": self.above, "at most": self.at_most, "below": self.below}
         told = [
-            f"{word} {limit:g}" if isfinite(limit) else "finite" for word, limit in words.items() if limit is not None
+            f"{word} {limit:g}" if math.isfinite(limit) else "finite"
+            for word, limit in words.items()
+            if limit is not None
         ]
         told += [f"one of {', '.join(map(repr, self.choices))}"] if self.choices else []
         return " and ".join(told)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it has a range, and not choices or none."""
+        return any(limit is not None for limit in (self.at_least, self.above, self.at_most, self.below))
 
 
 def setting(
@@ -201,6 +208,8 @@ def python_of(method: object) -> str:
 
 def _python(value: Any) -> str:
     """The expression for a value; "…" for one that no short expression makes: a result, a lambda, an object."""
+    if hasattr(value, "item") and hasattr(value, "shape"):  # a tensor: its text is cut, and no expression
+        return "…"
     if is_dataclass(value) and not isinstance(value, type):
         return "…" if hasattr(value, "provenance") else python_of(value)
     text = getattr(value, "__qualname__", repr(value))  # a function by its name
@@ -224,6 +233,18 @@ def command_of(method: object) -> str:
         else:  # a tensor, a recipe: a value that only Python can give
             told.append(f"--{option} …")
     return " ".join(told)
+
+
+def _unwrap_numbers(method: object) -> None:
+    """Take the number out of a tensor or an array that holds one, so that a result says and stores a number."""
+    for each, told in _settings(type(method)):
+        value = getattr(method, each.name)
+        if not told.is_number or not hasattr(value, "item") or not hasattr(value, "shape"):
+            continue
+        if math.prod(value.shape) != 1:
+            allowed = f"one number, {told.allowed}"
+            raise bad_parameter(type(method).__name__, each.name, allowed, f"{len(value)} of them")
+        object.__setattr__(method, each.name, value.item())
 
 
 def check_settings(method: object) -> None:
@@ -262,6 +283,7 @@ def _prepare(kind: type, kw_only: bool) -> None:
     own = getattr(kind, "__post_init__", None)  # also that of a base of several methods
 
     def check(self: object) -> None:
+        _unwrap_numbers(self)
         check_settings(self)
         if own is not None:
             own(self)

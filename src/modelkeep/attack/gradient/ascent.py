@@ -8,7 +8,7 @@ import torch
 
 from modelkeep.attack.case import Case
 from modelkeep.core.access import Weights
-from modelkeep.core.norms import Ball
+from modelkeep.core.norms import Ball, per_example
 
 
 def ascend(
@@ -51,9 +51,13 @@ def ascend_until_solved(case: Case[Weights], start: torch.Tensor, sizes: Sequenc
             end[active[solved]] = x[solved]
             case.health.see_solved(step, int(solved.sum()), steps)
             rest = ~solved
-            active, x, gradient, going = active[rest], x[rest], gradient[rest], going.part(rest)
+            active, x, gradient, logits = active[rest], x[rest], gradient[rest], logits[rest]
+            going = going.part(rest)
         if len(active) == 0:
             return end
+        if going.targeted:  # NaN is not what is wanted, and no gradient leads out of it: half of the way back does
+            silent = per_example(~torch.isfinite(logits.amax(dim=1)), x)
+            x = torch.where(silent, (x + going.original) / 2, x)
         x = going.ball.step(x, torch.nan_to_num(gradient), size, going.original)
     end[active] = x
     if looks:

@@ -76,7 +76,7 @@ class LBFGS(Attack):
         flat = original.flatten().double().cpu().numpy()
 
         def objective(values: Any) -> tuple[float, Any]:
-            x = torch.from_numpy(values).to(original).view_as(original)
+            x = torch.from_numpy(values.copy()).to(original).view_as(original)
             slope, logits = case.gradient(x, lambda logits: cross_entropy(logits, wanted, reduction="none"))
             loss = float(cross_entropy(logits, wanted)) + constant * float((x - original).square().sum())
             return loss, (slope + 2 * constant * (x - original)).flatten().double().cpu().numpy()
@@ -85,4 +85,4 @@ class LBFGS(Attack):
         fixed = [True] * len(flat) if case.allowed is None else case.allowed.flatten().tolist()
         bounds = [(low, high) if may else (value, value) for may, value in zip(fixed, flat, strict=True)]
         end = minimize(objective, flat, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": self.steps})
-        return case.inside(torch.from_numpy(end.x).to(original).view_as(original))
+        return case.inside(torch.from_numpy(end.x.copy()).to(original).view_as(original))

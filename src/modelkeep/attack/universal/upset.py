@@ -13,10 +13,10 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from modelkeep.attack.case import Case
 from modelkeep.attack.frame import carry_out
-from modelkeep.attack.health import Health
+from modelkeep.attack.health import NO_GRAPH, Health
 from modelkeep.core.access import Labels
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError
+from modelkeep.core.errors import InputError, ModelError
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball
@@ -185,5 +185,7 @@ def _flatness(model: Model, x: torch.Tensor) -> Health:
     health, x = Health(), x.detach().requires_grad_()
     with torch.enable_grad():
         logits = model.forward(x)
+        if not logits.requires_grad:
+            raise ModelError(f"UPSET learns by the gradient, but {NO_GRAPH}. Give bpda(model, place) for that part.")
         health.see_gradient(*torch.autograd.grad(cross_entropy(logits, logits.argmin(dim=1)), x))
     return health
