@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from modelkeep.cli.ui import open_sources
+from modelkeep.cli.ui import open_sources, open_training
 from modelkeep.web.app import create_app
 from modelkeep.web.workspace import Workspace
 
@@ -40,7 +40,7 @@ class Browser:
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace in an empty folder."""
-    return Workspace(Path(tmp_path_factory.mktemp("runs")), open_sources)
+    return Workspace(Path(tmp_path_factory.mktemp("runs")), open_sources, open_training)
 
 
 @pytest.fixture(scope="session")

@@ -72,8 +72,8 @@ def test_what_makes_a_unit_active(explorer: Explorer) -> None:
 def test_exemplars_are_those_of_the_room_and_keep_their_numbers(explorer: Explorer) -> None:
     found = explorer.exemplars("conv2_relu", (0, 3))
     expected = FindExemplars(slice="conv2_relu", units=(0, 3))(explorer.model, explorer.data)
-    numbers = [[explorer.example_number(i) for i in row] for row in found.index.tolist()]
-    assert numbers == expected.index.tolist()
+    assert [[each.index for each in row] for row in found] == expected.index.tolist()
+    assert [[each.activation for each in row] for row in found] == expected.activation.tolist()
 
 
 def test_quantities_and_the_command_that_explains_them(explorer: Explorer) -> None:
@@ -83,11 +83,11 @@ def test_quantities_and_the_command_that_explains_them(explorer: Explorer) -> No
     assert explorer.quantity(7, "3", "") == ClassScore("3")
     assert explorer.quantity(7, "", OTHERS) == AgainstAll()
     assert explorer.quantity(7, "", other) == Contrast(answer, other)
-    assert explorer.options(7, "3", "8", "conv1", "gaussian", 2) == (
+    assert explorer.command(7, "3", "8", "conv1", "gaussian", 2) == (
         "modelkeep explain MODEL --data DATA --index 7 --why 3 --rather-than 8 "
         "--slice conv1 --method smooth-grad --seed 2"
     )
-    assert explorer.options(7, "", "", "conv1", CLASS, 0) == ""
+    assert explorer.command(7, "", "", "conv1", CLASS, 0) == ""
 
 
 def test_features_of_a_table_are_compared_by_their_spread() -> None:

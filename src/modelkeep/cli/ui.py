@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from modelkeep.cli.model_options import DataSource, ModelOptions, model_and_data, with_model_options
+from modelkeep.cli.model_options import DataSource, ModelOptions, model_and_data, training_data, with_model_options
 
 if TYPE_CHECKING:
     from modelkeep import Data, Model
@@ -44,7 +44,7 @@ def ui(
     check_out(folder)
     if bool(model) != bool(data):
         raise InputError("Name the model and its data: modelkeep ui MODEL --data DATA; or neither.")
-    workspace = Workspace(folder, open_sources)
+    workspace = Workspace(folder, open_sources, open_training)
     if model:
         workspace.open(Sources(model, data, train or "", options.repeat()))
 
@@ -60,3 +60,9 @@ def open_sources(sources: Sources) -> tuple[Model, Data]:
     """The model and the data as all verbs read them."""
     options = ModelOptions.read(sources.options)
     return model_and_data(sources.model, sources.data, options, sources.train or None)
+
+
+def open_training(sources: Sources, like: Data) -> Data:
+    """The training data that was named; of a built-in set, its training part."""
+    options = ModelOptions.read(sources.options)
+    return training_data(sources.model, sources.data, sources.train or None, options, like, "Membership needs")

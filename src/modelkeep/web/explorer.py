@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from shlex import quote
 
 import torch
 
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.core.model import Model
+from modelkeep.core.registry import declaration_of
 from modelkeep.explain import (
     AgainstAll,
     Channel,
@@ -31,6 +33,7 @@ from modelkeep.explain import (
     Unit,
 )
 from modelkeep.explain.explainers import spread
+from modelkeep.explain.places import last_inner_place
 from modelkeep.explain.units import units_of
 from modelkeep.web.exhibits import Lookout, kind_of
 from modelkeep.web.network import INPUT, NetworkPlace, read_network
@@ -41,6 +44,7 @@ CLASS = "class"
 """The distribution that has no point of its own: all examples with the label of the chosen one."""
 MOST_UNITS = 8
 EXEMPLARS = 5
+_AT_ONCE = 128  # units whose exemplars are searched for together
 DISTRIBUTIONS: dict[str, tuple[str, type[Explainer] | None]] = {
     "line": ("a line from a baseline (integrated gradients)", IntegratedGradients),
     "point": ("the point itself (saliency)", Saliency),
@@ -57,6 +61,14 @@ class UnitLine:
     index: int
     name: str
     influence: float
+    activation: float
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """An example by its number in the data, and how active a unit is on it."""
+
+    index: int
     activation: float
 
 
@@ -78,11 +90,14 @@ class Explorer:
         self.kind = kind_of(data)
         self.lookout = Lookout(model, data)
         self.network: tuple[NetworkPlace, ...] = read_network(model)
+        self._places = frozenset(model.slices())
         self.visible_place = Saliency().usual_place(model)  # the input, or the embedding of a text
-        self._spread = spread(data.x) if data.x.ndim == 2 and self.kind == "table" else None
+        self.usual_place = last_inner_place(model) or self.visible_place
+        self.spread = spread(data.x) if data.x.ndim == 2 and self.kind == "table" else None
         self.explain = lru_cache(maxsize=128)(self._explain)
-        self.exemplars = lru_cache(maxsize=128)(self._exemplars)
         self.explain_unit = lru_cache(maxsize=128)(self._explain_unit)
+        self._meet = lru_cache(maxsize=64)(self._search)
+        self._shape = lru_cache(maxsize=None)(self._shape_at)
         self._suited = lru_cache(maxsize=len(DISTRIBUTIONS))(self._suit)
 
     def quantity(self, index: int, why: str, against: str) -> Quantity:
@@ -93,10 +108,8 @@ class Explorer:
             return ClassScore(why) if why else PredictedScore()
         return Contrast(why or self._answer(index), against)
 
-    def options(self, index: int, why: str, against: str, place: str, distribution: str, seed: int) -> str:
+    def command(self, index: int, why: str, against: str, place: str, distribution: str, seed: int) -> str:
         """The command that explains the same; empty where only Python can."""
-        from shlex import quote
-
         _, explainer = DISTRIBUTIONS[distribution]
         if explainer is None:
             return ""
@@ -116,9 +129,9 @@ class Explorer:
         if place != self.visible_place:
             seen = self._run(index, self.visible_place, quantity, distribution, seed)
         per_unit = units_of(at_slice.influence, place)[0]
-        table = place == INPUT and self._spread is not None
-        if table and self._spread is not None:
-            per_unit = per_unit * self._spread
+        table = place == INPUT and self.spread is not None
+        if table and self.spread is not None:
+            per_unit = per_unit * self.spread
         pixels = place == self.visible_place and not table  # a pixel or a word is no unit to name
         units = () if pixels else self._strongest(at_slice, per_unit)
         per = "standard deviation of the feature" if table else "unit of its activation"
@@ -143,20 +156,34 @@ class Explorer:
         order = influence.abs().argsort(descending=True, stable=True)[:MOST_UNITS].tolist()
         return tuple(UnitLine(i, found.unit_name(i), float(influence[i]), float(active[i])) for i in order)
 
-    def _exemplars(self, place: str, units: tuple[int, ...], seed: int = 0) -> Exemplars:
-        """The examples, of those looked at, that activate these units most; `example_number` names them."""
+    def exemplars(self, place: str, units: tuple[int, ...], seed: int = 0) -> tuple[tuple[Exemplar, ...], ...]:
+        """For each of the units, the examples that activate it most, of those that are looked at."""
         if place == INPUT:
             raise InputError("The input stands for itself: choose a slice inside the network for exemplars.")
         self._require(self.lookout.index[0], place, "point")
+        count = _units_in(self._shape(place))
+        # Of a small slice all units at once: the next example will ask for others.
+        searched = tuple(range(count)) if count <= _AT_ONCE else units
+        found = self._meet(place, searched, seed)
+        rows = [searched.index(unit) for unit in units]
+        return tuple(
+            tuple(
+                Exemplar(self.lookout.index[number], activation)
+                for number, activation in zip(found.index[row].tolist(), found.activation[row].tolist(), strict=True)
+            )
+            for row in rows
+        )
+
+    def _search(self, place: str, units: tuple[int, ...], seed: int) -> Exemplars:
         return FindExemplars(slice=place, units=units, count=EXEMPLARS)(self.model, self.lookout.data, seed=seed)
 
     def _explain_unit(self, index: int, place: str, unit: int, distribution: str, seed: int = 0) -> Explained:
         """What in the example makes one unit of the slice active."""
         self._require(index, place, distribution)
-        shape = next((each.shape for each in self.network if each.name == place), None)
-        if place == INPUT or shape is None:
+        if place == INPUT:
             raise InputError("Choose a unit of a slice inside the network.")
-        if not 0 <= unit < (shape[0] if len(shape) == 3 else prod(shape)):
+        shape = self._shape(place)
+        if not 0 <= unit < _units_in(shape):
             raise bad_parameter("explain_unit", "unit", f"one of those at '{place}'", unit)
         quantity: Quantity
         if len(shape) == 3:
@@ -166,9 +193,9 @@ class Explorer:
             quantity = Unit(place, tuple(int(i) for i in position))
         return self._run(index, self.visible_place, quantity, distribution, seed)
 
-    def example_number(self, looked_at: int) -> int:
-        """The number in the data of one of the examples that are looked at."""
-        return self.lookout.index[looked_at]
+    def _shape_at(self, place: str) -> tuple[int, ...]:
+        with torch.no_grad():
+            return tuple(self.model.slice(place).h(self.model.probe()).value.shape[1:])
 
     def _answer(self, index: int) -> str:
         return self.model.classes[int(self.model.predict(self.data.rows([index]))[0])]
@@ -178,13 +205,16 @@ class Explorer:
             raise InputError(f"There are examples 0 to {len(self.data) - 1}. Got {index}.")
         if distribution not in DISTRIBUTIONS:
             raise bad_parameter("explain", "distribution", f"one of {', '.join(DISTRIBUTIONS)}", distribution)
-        if place not in {each.name for each in self.network}:
+        if place not in self._places:
             raise InputError(f"This network has no place '{place}' to look at. Choose one of its graph.")
 
 
-def _method_name(explainer: type[Explainer]) -> str:
-    from modelkeep.core.registry import declaration_of
+def _units_in(shape: tuple[int, ...]) -> int:
+    """Channels of a feature map; else all numbers."""
+    return shape[0] if len(shape) == 3 else prod(shape)
 
-    declared = declaration_of(explainer())
+
+def _method_name(explainer: type[Explainer]) -> str:
+    declared = declaration_of(explainer)
     assert declared is not None
     return declared.name

@@ -110,7 +110,7 @@ class Playground:
             nearest_answer=self.model.classes[int(found.after[0])] if nearest is not None else None,
             certified=certified,
             why_not=why_not,
-            radii=tuple(end * step / STEPS for step in range(STEPS + 1)),
+            radii=tuple(float(f"{end * step / STEPS:.6g}") for step in range(STEPS + 1)),
             health=found.health,
             search=found,
         )

@@ -16,6 +16,9 @@ from modelkeep.core.model import Model
 OpenSources = Callable[[Sources], tuple[Model, Data]]
 """What reads a model and its data by the names and options of the command line; the command line gives it."""
 
+OpenTraining = Callable[[Sources, Data], Data]
+"""What reads the training data of a model, like the data that are open; refused where none can be known."""
+
 TRY_DIGITS = Sources("digits-cnn", "digits", "digits")
 _MOST_OPEN = 4  # models; a tab may have one that another tab does not
 _asked: ContextVar[tuple[str, str]] = ContextVar("modelkeep_ui_asked", default=("", ""))
@@ -49,6 +52,7 @@ class Workspace:
 
     folder: Path
     open_sources: OpenSources
+    open_training: OpenTraining | None = None
     _opened: dict[tuple[str, str], Opened] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -81,6 +85,12 @@ class Workspace:
             while len(self._opened) > _MOST_OPEN:
                 del self._opened[next(iter(self._opened))]
             return there
+
+    def read_training(self, sources: Sources, like: Data) -> Data:
+        """What a model was trained on, as far as it was said or is known."""
+        if self.open_training is None:
+            raise NotOpen("The training data is not known.")
+        return self.open_training(sources, like)
 
     @staticmethod
     def ask(model: str, data: str) -> None:
