@@ -22,7 +22,7 @@ FAST = ("loss", "modified-entropy", "entropy", "naive")
 MOST_RECORDS = 10_000
 LEAST_OTHERS = 20
 """Other records below which no attack is run: half of them are the attacker's."""
-SHOWN = 60
+SHOWN = 36
 """Records that a page lists."""
 _STEPS = 240
 _CORNERS = 400  # of the drawn curve; more are less than a pixel apart
@@ -69,7 +69,7 @@ class Fallen:
             )
         if self.claimed:
             return f"Beyond doubt more than by chance: {told}."
-        return f"No more than chance may find: {told}. That is no proof that none can be found."
+        return f"Chance may find as many: {told}. That is no proof that no member can be told."
 
 
 class MembershipCurve:
@@ -85,14 +85,14 @@ class MembershipCurve:
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:
-        """False and true positive rates of the curve, thinned where corners are closer than a pixel."""
+        """False and true positive rates where the curve turns; where those are many, the ones a pixel apart."""
         false, true = roc(self._members, self._others)
-        if len(false) > _CORNERS:
-            place = np.log(np.maximum(false, 0.1 / len(self._others)))
-            wanted = np.linspace(place[0], place[-1], _CORNERS)
-            kept = np.unique([0, *np.searchsorted(place, wanted).clip(0, len(false) - 1), len(false) - 1])
-            false, true = false[kept], true[kept]
-        return tuple(zip(false.tolist(), true.tolist(), strict=True))
+        turns = np.flatnonzero(np.diff(false, prepend=-1.0) + np.diff(false, append=2.0))
+        if len(turns) > _CORNERS:
+            place = np.log(np.maximum(false[turns], 0.5 / len(self._others)))
+            wanted = np.searchsorted(place, np.linspace(place[0], place[-1], _CORNERS)).clip(0, len(turns) - 1)
+            turns = turns[np.unique([0, *wanted, *(wanted - 1).clip(0), len(turns) - 1])]
+        return tuple(zip(false[turns].tolist(), true[turns].tolist(), strict=True))
 
     def _at(self, rate: float) -> Fallen:
         """The records that fall at a false-positive rate, the surest first."""

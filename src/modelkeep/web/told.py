@@ -72,5 +72,5 @@ def tell_influence(found: Explained, spread: torch.Tensor | None) -> dict[str, A
         per_feature = values[0] if attributed or spread is None else values[0] * spread
         names = found.features or tuple(f"feature {i}" for i in range(len(per_feature)))
         order = per_feature.abs().argsort(descending=True, stable=True)[:_WORDS].tolist()
-        return {**told, "features": [(names[i], float(per_feature[i]), float(found.inputs[0, i])) for i in order]}
+        return {**told, "features": [(names[i], float(per_feature[i]), float(found.activation[0, i])) for i in order]}
     return told

@@ -13,7 +13,7 @@ const lastTrail = lastOnly(), lastStep = lastOnly();
 const LEVEL = { start: "unclear", open: "unclear", wrong: "unclear", proved: "good", found: "high" };
 let model = null, list = null, trail = null, asked = null, known = new Map(), filling = null;
 
-const chosen = () => ({ example: Number(state.get("example", String(list.first()))), norm: state.get("norm", "l2"), seed: state.get("seed", "0") });
+const chosen = () => ({ example: Number(state.get("example", String(list.first((line) => line.right)))), norm: state.get("norm", "l2"), seed: state.get("seed", "0") });
 const query = (step) => new URLSearchParams(step === undefined ? asked : { ...asked, step });
 
 function refresh() {
@@ -47,7 +47,9 @@ function showTrail(found) {
   slider.max = String(trail.radii.length - 1);
   at("zones").replaceChildren(...trail.radii.slice(1).map(() => make("span")));
   at("end").textContent = number(trail.radii.at(-1));
-  at("original").replaceChildren(figureOf(`Original, label '${trail.label}'`, exhibitOf(trail.exhibit, `Example ${trail.index}, label ${trail.label}`)), answerBars(trail.before, "The answer before", trail.label));
+  const original = exhibitOf(trail.exhibit, `Example ${trail.index}, label ${trail.label}`);
+  const folded = trail.exhibit.kind === "table" ? make("details", {}, make("summary", {}, "All features"), original) : original;
+  at("original").replaceChildren(figureOf("Original", folded), answerBars(trail.before, "The answer before", trail.label));
   const proved = trail.certified === null ? trail.why_not : Number(trail.certified) === 0 ? "Nothing: the certificate does not reach any distance here." : `No change shorter than ${number(trail.certified)} (${trail.norm}) alters the answer.`;
   at("proved").textContent = proved;
   at("found").textContent = trail.wrong
@@ -55,6 +57,8 @@ function showTrail(found) {
     : trail.nearest === null
       ? `Nothing found by FMN, which proves nothing.${trail.health.length ? ` ${trail.health.join(" ")}` : ""}`
       : `The nearest that FMN found is ${number(trail.nearest)} away (${trail.norm}) and is answered '${trail.nearest_answer}'.`;
+  at("proved").parentElement.classList.toggle("none", !(Number(trail.certified) > 0));
+  at("found").parentElement.classList.toggle("none", trail.nearest === null);
   moveTo(stepOf(state.get("radius")));
   fill();
 }
@@ -84,14 +88,14 @@ function showPosition(step, found) {
   verdict.className = `verdict ${LEVEL[found.state]}`;
   verdict.firstElementChild.textContent = found.sentence;
   const moved = found.distance > 0;
-  const name = found.state === "found" ? `Result, ${number(found.distance)} away` : moved ? `On the way to the nearest, ${number(found.distance)} away` : "Result: nothing is changed";
+  const name = found.state !== "found" && moved ? "On the way" : "Result";
   if (found.shown?.picture) {
     showPictures(found, name);
   } else {
     at("change").replaceChildren();
     const bars = (found.features ?? []).filter(([, , , by]) => by !== 0).map(([feature, before, after, by]) => ({ name: feature, value: by, before, after }));
     const table = bars.length ? signedBars(bars, "Changes by feature, in standard deviations", ({ before, after }) => make("small", {}, `${number(before)} → ${number(after)}`)) : make("p", { class: "small" }, "No feature is changed.");
-    at("result").replaceChildren(figureOf(`${name}; in standard deviations`, table), answerBars(found.answer, "The answer after", trail.label));
+    at("result").replaceChildren(figureOf(`${name}: changes in standard deviations`, table), answerBars(found.answer, "The answer after", trail.label));
   }
   showMade(found.made, "The command attacks examples of all the data; the Python line attacks this one.");
   settle(lab);
@@ -109,7 +113,7 @@ function showPictures(found, name) {
   paintMap(change, found.change);
   paintPicture(result, found.shown.picture);
   change.setAttribute("aria-label", `The change, at most ${number(found.change.limit)} per pixel; red is brighter, blue is darker`);
-  at("change").querySelector("p").textContent = found.distance > 0 ? `Red is brighter, blue is darker; the colours end at ${number(found.change.limit)}.` : "Nothing is changed.";
+  at("change").querySelector("p").textContent = found.distance > 0 ? `${number(found.distance)} (${trail.norm}) away from the original. Red is brighter, blue is darker; the colours end at ${number(found.change.limit)}.${found.state === "found" ? "" : " It lies on the way to the nearest that was found."}` : "Nothing is changed.";
   result.setAttribute("aria-label", `${name}, answered ${found.answer[0].name}`);
   at("result").querySelector("figcaption").textContent = name;
   at("result").querySelector(".bars")?.remove();

@@ -2,7 +2,7 @@
 
 import { make } from "./core.js";
 
-const LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 42;
+const LEFT = 52, RIGHT = 24, TOP = 26, BOTTOM = 42;
 
 /** Draw `lines` of points [x, y] into `place`; `band` is [x, low, high]; scales are "linear" or "log". Gives `mark(x, y)`. */
 export function drawChart(place, { lines, band = [], x, y, label, height = 260 }) {
@@ -20,12 +20,13 @@ export function drawChart(place, { lines, band = [], x, y, label, height = 260 }
         make("svg:text", { x: LEFT - 7, y: up(tick) + 4, "text-anchor": "end" }, (y.tell ?? plain)(tick)));
     }
     svg.append(make("svg:text", { x: (LEFT + width - RIGHT) / 2, y: height - 6, "text-anchor": "middle", class: "axis" }, x.name));
+    if (y.name) svg.append(make("svg:text", { x: 0, y: 12, class: "axis" }, y.name));
     if (band.length) {
       const edge = [...band.map(([at, low]) => [at, low]), ...[...band].reverse().map(([at, , high]) => [at, high])];
       svg.append(make("svg:polygon", { points: corners(edge, across, up), class: "band" }));
     }
-    for (const { points, kind, steps } of lines) {
-      svg.append(make("svg:polyline", { points: corners(steps ? staircase(points) : points, across, up), class: `line ${kind}` }));
+    for (const { points, kind } of lines) {
+      svg.append(make("svg:polyline", { points: corners(points, across, up), class: `line ${kind}` }));
     }
     if (marked) {
       const [at, value] = marked;
@@ -48,7 +49,6 @@ export function drawChart(place, { lines, band = [], x, y, label, height = 260 }
 
 const plain = (value) => String(Number(value.toPrecision(3)));
 const corners = (points, across, up) => points.map(([at, value]) => `${across(at).toFixed(1)},${up(value).toFixed(1)}`).join(" ");
-const staircase = (points) => points.flatMap(([at, value], i) => (i ? [[at, points[i - 1][1]], [at, value]] : [[at, value]]));
 
 function scaleOf({ kind = "linear", low, high }, from, to) {
   const place = kind === "log" ? (value) => Math.log(Math.max(value, low)) : (value) => value;

@@ -46,14 +46,14 @@ export function listExamples(root, { examples, kind, classes, of }, pick) {
     const thumbs = await getJson(`/api/explain/thumbs?index=${lines.map((line) => line.index).join(",")}`);
     thumbs.forEach((thumb, i) => {
       if (thumb.picture) paintPicture(options[i].querySelector("canvas"), thumb.picture);
-      else if (thumb.text) options[i].querySelector(".text").textContent = thumb.text.slice(0, 90);
+      else if (thumb.text) options[i].querySelector(".brief").textContent = thumb.text.slice(0, 90);
     });
   }
 
   function optionOf(line) {
     const said = line.right ? line.label : `${line.label} → ${line.predicted}`;
     const name = `Example ${line.index}: label ${line.label}, answer ${line.predicted}, ${percent(line.probability)}${line.right ? "" : ", an error"}`;
-    const body = kind === "picture" ? make("canvas", { "aria-hidden": "true" }) : make("span", { class: "text" }, `${line.index}`);
+    const body = kind === "picture" ? make("canvas", { "aria-hidden": "true" }) : make("span", { class: "brief" }, `${line.index}`);
     const option = make("div", { role: "option", tabindex: "-1", "aria-selected": "false", "aria-label": name, title: name, "data-index": line.index, class: line.right ? "" : "error" }, body, make("span", { class: "said" }, said));
     option.addEventListener("click", () => pick(line.index));
     return option;
@@ -88,7 +88,7 @@ export function listExamples(root, { examples, kind, classes, of }, pick) {
   });
   more.addEventListener("click", grow);
   restart();
-  return { mark, first: () => shown[0]?.index ?? examples[0]?.index };
+  return { mark, first: (fit = () => true) => (shown.find(fit) ?? shown[0] ?? examples[0])?.index };
 }
 
 /** On a narrow screen one part of a view is seen at a time: these buttons choose it. */

@@ -29,6 +29,8 @@ function refresh() {
   last((signal) => getJson(`/api/explain/example?${new URLSearchParams(asked)}`, { signal }), showExplanation, fail);
 }
 
+const named = (quantity) => (quantity.startsWith("predicted") ? `the ${quantity}` : quantity);
+
 function fail(problem) {
   lab.removeAttribute("aria-busy");
   showProblem(problem);
@@ -49,17 +51,23 @@ function showExplanation(found) {
     : `Example ${example} is answered '${top.name}' (${percent(top.probability)}), but its label is '${found.label}'.`;
   const what = found.seen?.what ?? "influence";
   const whole = found.of > 1 ? ` over ${found.of} examples` : "";
-  const figures = [figureOf(`Example ${example}`, exhibitOf(found.exhibit, `Example ${example}, label ${found.label}`))];
+  const picture = found.exhibit.kind === "picture";
+  const entire = exhibitOf(found.exhibit, `Example ${example}, label ${found.label}`);
+  const figures = picture ? [figureOf(`Example ${example}`, entire)] : [];
   if (found.seen) {
     const under = found.of > 1 ? null : found.exhibit;
-    figures.push(figureOf(`Where ${found.quantity} comes from${whole}`, influenceOf(found.seen, under, `${what} on ${found.quantity}: red speaks for it, blue against it`)));
+    figures.push(figureOf(`What speaks for ${named(found.quantity)}${whole}`, influenceOf(found.seen, under, `${what} on ${found.quantity}: red speaks for it, blue against it`)));
   }
+  if (!picture) figures.push(make("details", {}, make("summary", {}, `Example ${example} as it is`), entire));
+  at("figures").classList.toggle("rows", !picture);
   at("figures").replaceChildren(...figures);
-  at("quantity").textContent = `${found.quantity} = ${number(found.value)}, over the ${found.distribution}` + (found.gap === null ? "." : `; the attributions miss ${number(Math.abs(found.gap))} of its change.`);
+  at("quantity").textContent = `${named(found.quantity)} = ${number(found.value)}, over the ${found.distribution}` + (found.gap === null ? "." : `; the attributions miss ${number(Math.abs(found.gap))} of its change.`);
   at("answer").replaceChildren(answerBars(found.answer, "The answer", found.label));
-  showUnits(found);
   showMade(found.made, found.made.command ? "" : "Over all examples of a class only Python explains.");
-  settle(lab);
+  const unit = state.get("unit");
+  showUnits(found);
+  if (unit !== "" && found.exemplars.length && found.units.some((each) => String(each.index) === unit)) showUnit(Number(unit));
+  else settle(lab);
 }
 
 function showUnits(found) {
@@ -83,9 +91,8 @@ function showUnits(found) {
     const thumbs = (found.exemplars[i] ?? []).map((each) => exemplarOf(each));
     return make("li", {}, row, thumbs.length ? make("div", { class: "exemplars" }, ...thumbs) : null);
   });
-  const said = `Influence on ${found.quantity} per ${found.per}.` + (inner ? " Below each, the examples that activate it most." : "");
+  const said = `Influence on ${named(found.quantity)} per ${found.per}.` + (inner ? " Below each, the examples that activate it most." : "");
   place.replaceChildren(make("p", { class: "small" }, said), make("ul", { class: "units-list" }, ...lines));
-  if (wanted !== "" && inner && found.units.some((unit) => String(unit.index) === wanted)) showUnit(Number(wanted));
 }
 
 function exemplarOf({ index, label, exhibit }) {
@@ -103,7 +110,7 @@ function showUnit(unit) {
   const query = new URLSearchParams({ example, slice, unit, distribution, seed });
   lastUnit((signal) => getJson(`/api/explain/unit?${query}`, { signal }), (found) => {
     const under = told.of > 1 ? null : told.exhibit;
-    const figure = figureOf(`What makes ${found.quantity} active`, influenceOf(found, under, `Influence on ${found.quantity}`));
+    const figure = figureOf(`What makes ${found.quantity.replace(/^unit \((\d+),\)/, "unit $1")} active`, influenceOf(found, under, `Influence on ${found.quantity}`));
     figure.dataset.unit = String(unit);
     at("figures").querySelector("[data-unit]")?.remove();
     at("figures").append(figure);

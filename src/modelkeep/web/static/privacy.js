@@ -12,7 +12,7 @@ const slider = at("rate");
 const lastCurve = lastOnly(), lastStep = lastOnly();
 let model = null, curve = null, shownFor = "", mark = null;
 
-const rateText = (rate) => `${Number((100 * rate).toPrecision(2))} %`;
+const rateText = (rate) => `${Number((100 * rate).toPrecision(2))}\u00a0%`;
 const chosen = () => ({ attack: state.get("attack") || [...model.fast, ...model.stored][0].name, seed: state.get("seed", "0") });
 
 function refresh() {
@@ -39,9 +39,9 @@ function showCurve(told) {
   slider.max = String(told.rates.length - 1);
   const low = Math.min(told.rates[0], 0.5 / told.members);
   mark = drawChart(at("chart"), {
-    lines: [{ points: [[low, low], [1, 1]], kind: "chance" }, { points: told.corners, kind: "main", steps: true }],
+    lines: [{ points: [[told.rates[0], told.rates[0]], [1, 1]], kind: "chance" }, { points: told.corners, kind: "main" }],
     x: { name: "others that are accused wrongly", low: told.rates[0], high: 1, kind: "log", tell: rateText },
-    y: { low, high: 1, kind: "log", tell: rateText },
+    y: { name: "members that are found", low, high: 1, kind: "log", tell: rateText },
     label: `Members found against others accused, both on logarithmic scales, by ${told.attack}; the area under the curve is ${told.auc.value.toFixed(3)}`,
     height: 300,
   });
@@ -78,7 +78,7 @@ function showPosition(told) {
 function recordOf(each, others) {
   const share = `${each.as_high} of ${others} others score as high`;
   const name = `Record ${each.row}${each.label ? `, '${each.label}'` : ""}, score ${number(each.score)}: ${share}`;
-  const body = each.exhibit?.picture ? pictureOf(each.exhibit, name, "thumb") : make("span", { class: "text" }, each.exhibit?.text ? each.exhibit.text.slice(0, 60) : `row ${each.row}`);
+  const body = each.exhibit?.picture ? pictureOf(each.exhibit, name, "thumb") : make("span", { class: "brief" }, each.exhibit?.text ? each.exhibit.text.slice(0, 60) : `row ${each.row}`);
   return make("div", { class: "record", title: `${name}${each.hash ? `; ${each.hash}` : ""}` }, body, make("span", { class: "said" }, `${each.label ? `${each.label} · ` : ""}${each.as_high === 0 ? "none as high" : `${percent(each.as_high / others)} as high`}`));
 }
 

@@ -40,7 +40,7 @@ function showModel(told) {
     lines: [{ points: shares((each) => each.value), kind: "main" }],
     band: told.radii.map((radius, i) => [radius, told.verified[i].low, told.verified[i].high]),
     x: { name: `radius (${told.norm})`, low: 0, high: told.radii.at(-1) },
-    y: { low: 0, high: 1, tell: (value) => `${Math.round(100 * value)} %` },
+    y: { name: "right and proved", low: 0, high: 1, tell: (value) => `${Math.round(100 * value)}\u00a0%` },
     label: `The share of right and proved answers falls from ${percent(told.clean.value)} at radius 0 to ${percent(told.verified.at(-1).value)} at ${number(told.radii.at(-1))}`,
   });
   at("bounds").replaceChildren(make("p", { class: "small" }, `The largest margin constant is ${number(told.constant)}; the median certified radius ${number(told.median)}.`),
@@ -77,7 +77,7 @@ function showPosition(told) {
   at("lost").replaceChildren(...told.lost.map((each) => {
     const name = `Example ${each.index}, '${each.label}', proved up to ${number(each.radius)}`;
     const query = new URLSearchParams({ ...state.all(), example: each.index, norm, radius: told.radius });
-    const body = each.exhibit.picture ? pictureOf(each.exhibit, name, "thumb") : make("span", { class: "text" }, `Example ${each.index}`);
+    const body = each.exhibit.picture ? pictureOf(each.exhibit, name, "thumb") : make("span", { class: "brief" }, `Example ${each.index}`);
     return make("a", { href: `/attack?${query}`, title: `${name}: attack it`, "aria-label": `${name}: attack it` }, body, make("span", { class: "said" }, `${each.label} · ${number(each.radius)}`));
   }));
   showMade({ ...found.made, command: told.command });

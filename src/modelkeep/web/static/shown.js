@@ -5,9 +5,9 @@ import { paintMap, paintPicture } from "./pictures.js";
 
 export const percent = (value) => {
   const hundredths = 100 * value;
-  if (hundredths > 99.9 && value < 1) return "> 99.9 %";
-  if (hundredths < 0.1 && value > 0) return "< 0.1 %";
-  return `${hundredths.toFixed(hundredths < 10 && hundredths > 0 ? 1 : 0)} %`;
+  if (hundredths > 99.9 && value < 1) return ">\u00a099.9\u00a0%";
+  if (hundredths < 0.1 && value > 0) return "<\u00a00.1\u00a0%";
+  return `${hundredths.toFixed(hundredths < 10 && hundredths > 0 ? 1 : 0)}\u00a0%`;
 };
 
 export const number = (value) => {
@@ -81,7 +81,7 @@ export function answerBars(shares, label, wanted = "") {
   const lines = shares.map(({ name, probability }, place) => {
     const bar = make("span", { class: place === 0 ? "bar top" : "bar" });
     bar.style.width = `${100 * probability}%`;
-    const marks = name === wanted ? make("span", { class: "chip good" }, "label") : null;
+    const marks = name === wanted ? make("small", {}, " label") : null;
     return make("li", {}, make("span", { class: "name" }, name, marks), make("span", { class: "share" }, bar), make("span", { class: "value" }, percent(probability)));
   });
   return make("ul", { class: "bars answer", "aria-label": label }, ...lines);

@@ -1,0 +1,31 @@
+"""The instruments of an open model are made once, and go with it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+
+from modelkeep import Data, Model
+from modelkeep.audit.sources import Sources
+from modelkeep.web.instruments import instruments_of
+from modelkeep.web.workspace import NotOpen, Opened, Workspace
+
+
+def test_they_are_made_once_and_kept_no_longer_than_the_model(
+    trained_cnn: Model, digits: tuple[Data, Data], tmp_path: Path
+) -> None:
+    workspace = Workspace(tmp_path, lambda _: (trained_cnn, digits[1]))
+    opened = Opened(trained_cnn, digits[1], Sources("cnn", "digits"))
+    found = instruments_of(workspace, opened)
+    assert found is instruments_of(workspace, opened)
+    assert found.explorer is found.explorer
+    assert found.stored() == {}
+    with pytest.raises(NotOpen, match="not known"):
+        found.leak(0)
+    kept = weakref.ref(opened)
+    del opened
+    gc.collect()
+    assert kept() is None
