@@ -161,11 +161,10 @@ def test_resnet50_with_its_real_weights(monkeypatch: pytest.MonkeyPatch) -> None
     made["Recipe"] = Recipe
     audited, attacked, explained, extracted = ask(made, instead=cheaper)
     assert accuracy(audited) == 1
-    assert "Not run, as it would take too long: certification, influence." in audited.description
-    late = {finding.id: finding for finding in audited.findings if finding.id.endswith(".not-run")}
-    assert "would take about 16 minutes" in late["certification.not-run"].title
-    assert "`modelkeep certify MODEL" in late["certification.not-run"].remedy
-    assert "would take about 3 minutes" in late["influence.not-run"].title
+    late = {finding.id: finding for finding in audited.findings if finding.skipped}
+    assert "would take about 16 minutes" in late["certification.not-run"].measured
+    assert "`modelkeep certify model MODEL" in late["certification.not-run"].remedy
+    assert "would take about 3 minutes" in late["influence.not-run"].measured
     assert any(measure.name.startswith("accuracy under attack") for s in audited.sections for measure in s.measures)
     assert attacked.robust_accuracy.value == 0
     assert explained.influence.shape == (2, 3, 224, 224)
@@ -224,7 +223,9 @@ def check_black_box(made: dict[str, Any]) -> None:
     assert made["model"].access == "scores"
     audited, attacked, _, extracted = ask(made, instead=BLACK_BOX)
     assert accuracy(audited) > 0.7
-    assert "Not checked, because this model only answers with scores: robustness" in audited.description
+    skipped = {finding.id: finding.measured for finding in audited.findings if finding.skipped}
+    for check in ("robustness", "certification", "influence"):
+        assert "needs the weights of the model, which only answers with scores" in skipped[f"{check}.not-run"]
     assert (attacked.adversarial - attacked.original).abs().max() <= 0.05 + 1e-6
     assert extracted.fidelity.value > 0.6
     with pytest.raises(AccessError, match="Influence needs the weights of the model"):

@@ -87,7 +87,7 @@ def test_the_wheel_holds_the_files_that_are_not_python(wheel: Path) -> None:
     assert others <= names
     assert "modelkeep/py.typed" in others
     kinds = {path.rsplit(".", 1)[1] for path in others}
-    assert kinds == {"css", "html", "proto", "pyi", "safetensors", "toml", "typed"}
+    assert kinds == {"css", "html", "js", "proto", "pyi", "safetensors", "svg", "toml", "typed"}
     assert wheel.name.startswith(f"modelkeep-{__version__}-")
 
 
