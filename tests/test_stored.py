@@ -21,7 +21,7 @@ from modelkeep.attack import Attacked, ProxySet, RobustnessCurve
 from modelkeep.audit import Audit
 from modelkeep.bias import Amplification, Mitigated
 from modelkeep.certify import Certified, LipschitzBelow, NamedSets, Smoothed
-from modelkeep.certify.verifier import verify
+from modelkeep.certify.verifier import Given, verify
 from modelkeep.completion import Hardness
 from modelkeep.explain import Exemplars, Explained, OcclusionCurve, Shortcuts
 from modelkeep.extract import Extraction, FidelityCurve
@@ -167,8 +167,12 @@ def test_a_training_goes_on_from_its_checkpoint(copy: Path) -> None:
 
 def test_a_certificate_holds_with_its_weights() -> None:
     inputs = first(6).numpy()
-    report = verify(STORED / "certificate.json", weights=STORED / "certified.safetensors", inputs=inputs)
-    assert {check.status for check in report.checks} == {"holds"}
+    certificate = STORED / "certificate.json"
+    signer = json.loads(certificate.read_text(encoding="utf-8"))["public_key"]
+    given = Given(inputs, datasets.load("digits", "test").first(6).y.numpy())
+    report = verify(certificate, weights=STORED / "certified.safetensors", data=given, signer=signer)
+    assert {check.name for check in report.checks if check.status != "holds"} == {"binding", "data"}
+    assert report.word == "consistent"  # version 1 does not say of which data set it is
     named = json.loads((STORED / "certificate.json").read_text(encoding="utf-8"))["model"]["fingerprint"]
     assert Model.load(STORED / "certified.safetensors").fingerprint() == named == EXPECTED["certified"]
 

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from modelkeep import Data, Model
+from modelkeep.certify import verifier
 from modelkeep.certify.certificate import make_certificate
 from modelkeep.certify.certification import Certify
+from modelkeep.certify.verifier import binding
 from modelkeep.core.signing import Signer, canonical
 from modelkeep.training import Adam, Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
@@ -26,18 +28,51 @@ class Handed:
 
     certificate: Path
     weights: Path
-    inputs: np.ndarray[Any, Any]
+    data: verifier.Given
     key: Path
 
-    def changed(self, to: Path, change: Callable[[dict[str, Any]], None], *, sign: bool = True) -> Path:
-        """The certificate after `change`, at `to`; signed again by the sender, who may be the one who cheats."""
+    @property
+    def inputs(self) -> np.ndarray[Any, Any]:
+        return self.data.x
+
+    @property
+    def signer(self) -> str:
+        """The public key that the receiver trusts."""
+        return Signer.at(self.key).public_key
+
+    def verify(self, certificate: Path, **given: Any) -> verifier.Report:
+        """What the verifier says to a receiver who has everything; some of it may be `given` in another way."""
+        return verifier.verify(
+            certificate, **{"weights": self.weights, "data": self.data, "signer": self.signer, **given}
+        )
+
+    def changed(
+        self, to: Path, change: Callable[[dict[str, Any]], None], *, sign: bool = True, rebind: bool = False
+    ) -> Path:
+        """The certificate after `change`, at `to`; signed again by the sender, who may be the one who cheats.
+
+        He may also compute the hashes again of what it says that it is of.
+        """
         content = json.loads(self.certificate.read_bytes())
         change(content)
+        if rebind:
+            rebound(content)
         if sign:
             del content["signature"]
             content["signature"] = Signer.at(self.key).sign(canonical(content))
         to.write_text(json.dumps(content))
         return to
+
+
+def rebound(content: dict[str, Any]) -> None:
+    """Compute the hashes of the network and of the data set again, as if all inputs were the whole set."""
+    entries = content["inputs"]
+    content["data"] |= {"rows": len(entries), "chosen": None}
+    rows, labels = [e["sha256"] for e in entries], [e["label"] for e in entries]
+    content["binds"] = {
+        "network": binding.network_hash(content),
+        "data": binding.data_hash(rows, labels, content["model"]["classes"]),
+    }
 
 
 def digits_model() -> Model:
@@ -65,4 +100,5 @@ def hand_over(folder: Path, radius: float = 0.05) -> Handed:
     model, data, key = digits_model(), digits(30), folder / "key.pem"
     made = make_certificate(Certify(radius=radius), model, data, name="digits").sign(Signer.at(key))
     weights = model.save(folder / "digits.safetensors")
-    return Handed(made.write(folder / "certificate.json"), weights, data.x.numpy(), key)
+    given = verifier.Given(data.x.numpy(), data.y.numpy(), data.classes)
+    return Handed(made.write(folder / "certificate.json"), weights, given, key)

@@ -19,6 +19,7 @@ from modelkeep import Data, Model
 from modelkeep.certify import verifier
 from modelkeep.certify.certificate import make_certificate
 from modelkeep.certify.certification import Certify
+from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
 from modelkeep.certify.schema import Certificate
 from modelkeep.core.errors import InputError, ModelError
@@ -71,7 +72,7 @@ def test_without_labels_no_accuracy_is_claimed() -> None:
 GUARANTEES: dict[str, Guarantee] = {
     "standard": Standard(),
     "top-3": RelaxedTopK(3),
-    "all classes": RelaxedTopK(10),
+    "top-9": RelaxedTopK(9),
     "affinity": Affinity.of_indices([(0, 6, 8, 9), (1, 7, 4), (3, 5, 8), (2,)], digits(1).classes),
 }
 
@@ -94,12 +95,21 @@ def test_the_verifier_agrees_on_every_guarantee_in_every_norm(
     data = digits(20)
     radius = {"l2": 0.1, "linf": 0.001, "l1": 0.01}[norm]
     made = make_certificate(Certify(radius=radius, norm=norm, guarantee=GUARANTEES[name]), model, data)
-    path = made.sign(Signer.at(tmp_path / "key.pem")).write(tmp_path / "c.json")
-    report = verifier.verify(path, weights=weights, inputs=data.x.numpy())
-    assert {check.status for check in report.checks} == {"holds"}, report.checks
+    signer = Signer.at(tmp_path / "key.pem")
+    path = made.sign(signer).write(tmp_path / "c.json")
+    given = verifier.Given(data.x.numpy(), data.y.numpy(), data.classes)
+    report = verifier.verify(path, weights=weights, data=given, signer=signer.public_key)
+    assert not [check for check in report.checks if check.status != "holds"]
     assert report.claimed == report.shown == made.summary.certified > 0
-    if name == "all classes":
-        assert {example.radius for example in made.inputs} == {None}
+
+
+@pytest.mark.parametrize("empty", [RelaxedTopK(3), RelaxedTopK(99), Affinity([("a", "b", "c")], ("a", "b", "c"))])
+def test_a_promise_that_every_answer_keeps_is_refused(empty: Guarantee) -> None:
+    """A set of all classes holds every answer, at any radius."""
+    with pytest.raises(InputError, match="promises nothing about a model of 3 classes"):
+        make_certificate(Certify(radius=0.1, guarantee=empty), linear(), POINTS)
+    with pytest.raises(InputError, match="promises nothing about a model of 3 classes"):
+        GloRoNet(linear(), 0.1, empty)
 
 
 def test_it_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:

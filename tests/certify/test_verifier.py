@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import nn
 
-from certify.certificates import Handed, hand_over
+from certify.certificates import Handed
 from modelkeep import Model, Preprocessing
 from modelkeep.certify import verifier
 from modelkeep.certify.trace import tensors_of, trace_operations
@@ -29,17 +29,12 @@ from modelkeep.zoo.architectures import MinMax
 HOME = Path(verifier.__file__).parent
 
 
-@pytest.fixture(scope="module")
-def handed(tmp_path_factory: pytest.TempPathFactory) -> Handed:
-    return hand_over(tmp_path_factory.mktemp("handed"))
-
-
 def failing(report: verifier.Report) -> dict[str, str]:
     return {check.name: check.says for check in report.checks if check.status == "fails"}
 
 
 def check(handed: Handed, certificate: Path, **given: Any) -> verifier.Report:
-    return verifier.verify(certificate, **{"weights": handed.weights, "inputs": handed.inputs, **given})
+    return handed.verify(certificate, **given)
 
 
 # The network, against torch.
@@ -209,8 +204,10 @@ def test_a_convolution_added_to_its_input_is_bounded_as_one() -> None:
 def test_an_honest_certificate_is_accepted(handed: Handed) -> None:
     report = check(handed, handed.certificate)
     assert {check.status for check in report.checks} == {"holds"}
-    assert report.accepted
+    assert (report.word, report.exit_code) == ("verified", 0)
     assert report.claimed == report.shown
+    for told in ("VERIFIED", "standard guarantee", "l2", "radius 0.05", f"{report.claimed} of 30", str(report.signer)):
+        assert told in report.verdict
     assert report.claimed is not None
     assert 5 < report.claimed < 30
 
@@ -272,7 +269,7 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "too few constants": ("shapes", lie("margins", by=lambda k: k[1:])),
     "an unknown norm": ("shapes", lie("norm", by=lambda _: "l0")),
     "an unknown kind": ("content", lie("operations", 2, "kind", by=lambda _: "softmax")),
-    "an unknown guarantee": ("content", lie("guarantee", "kind", by=lambda _: "always")),
+    "an unknown guarantee": ("promise", lie("guarantee", "kind", by=lambda _: "always")),
     "a wrong shape": ("content", lie("operations", 1, "shape", by=lambda s: [s[0], s[1] + 1, s[2]])),
     "a field in a wrong form": ("content", lie("inputs", by=lambda _: [1, 2])),
 }
@@ -282,7 +279,7 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
 def test_a_signer_who_lies_is_caught(handed: Handed, tmp_path: Path, what: str) -> None:
     where, change = LIES[what]
     report = check(handed, handed.changed(tmp_path / "c.json", change))
-    assert not report.accepted
+    assert report.word == "refused"
     assert where in failing(report)
     assert "signature" not in failing(report)
 
@@ -302,8 +299,8 @@ def test_every_change_breaks_the_signature(handed: Handed, tmp_path: Path, field
 def test_another_signer_is_refused(handed: Handed) -> None:
     signer = check(handed, handed.certificate).signer
     assert signer is not None
-    assert check(handed, handed.certificate, signer=signer.upper()).accepted
-    assert "not by dead:beef" in failing(check(handed, handed.certificate, signer="dead:beef"))["signature"]
+    assert check(handed, handed.certificate, signer=signer.upper()).word == "verified"
+    assert "not by dead:beef" in failing(check(handed, handed.certificate, signer="dead:beef"))["signer"]
 
 
 def test_other_weights_are_refused(handed: Handed, tmp_path: Path) -> None:
@@ -332,8 +329,8 @@ def test_what_is_not_a_certificate_is_refused_in_a_sentence(handed: Handed, tmp_
     for says, content in {
         "not a whole certificate": text[: len(text) // 2],
         "every number must be finite": text.replace('"radius": 0.05', '"radius": NaN'),
-        "of version 2": text.replace('"version": 1', '"version": 2'),
-        "a name stands twice": text.replace('"version": 1', '"version": 1, "version": 1'),
+        "of version 3": text.replace('"version": 2', '"version": 3'),
+        "a name stands twice": text.replace('"version": 2', '"version": 2, "version": 2'),
         "no usable 'margins'": text.replace('"margins"', '"margin"'),
         "but not a modelkeep certificate": "[]",
     }.items():
@@ -350,13 +347,14 @@ def test_numbers_beyond_all_bounds_are_not_signed(handed: Handed, tmp_path: Path
 def test_what_is_not_given_is_not_said_to_hold(handed: Handed) -> None:
     report = verifier.verify(handed.certificate)
     assert {check.name for check in report.checks if check.status == "not checked"} == {
-        *("weights", "layers", "margins", "logits")
+        *("signer", "weights", "data", "labels", "layers", "margins", "logits")
     }
     assert report.shown is None
-    assert "not shown: weights" in report.verdict
-    some = check(handed, handed.certificate, inputs=handed.inputs[:3])
-    assert {check.name: check.status for check in some.checks}["logits"] == "open"
-    assert "logits" in failing(check(handed, handed.certificate, inputs=handed.inputs[:3] / 2))
+    assert (report.word, report.exit_code) == ("consistent", 3)
+    assert "not shown: signer, weights" in report.verdict
+    some = check(handed, handed.certificate, data=verifier.Given(handed.inputs[:3]))
+    assert "3 rows" in failing(some)["data"]
+    assert "logits" in failing(check(handed, handed.certificate, data=verifier.Given(handed.inputs[:3] / 2)))
 
 
 # Alone.
@@ -375,7 +373,8 @@ def test_it_imports_nothing_but_numpy_and_the_standard_library() -> None:
 
 def test_it_runs_alone_where_neither_torch_nor_modelkeep_are(handed: Handed, tmp_path: Path) -> None:
     shutil.copytree(HOME, tmp_path / "verifier", ignore=shutil.ignore_patterns("__pycache__"))
-    np.savez(tmp_path / "inputs.npz", x=handed.inputs)
+    assert handed.data.y is not None
+    np.savez(tmp_path / "inputs.npz", x=handed.data.x, y=handed.data.y, classes=np.array(handed.data.classes))
     program = (
         "import sys, runpy\n"
         "sys.modules['torch'] = sys.modules['modelkeep'] = None\n"
@@ -384,12 +383,14 @@ def test_it_runs_alone_where_neither_torch_nor_modelkeep_are(handed: Handed, tmp
     )
     arguments = [str(handed.certificate), "--weights", str(handed.weights), "--data", "inputs.npz"]
     command = [sys.executable, "-c", program, *arguments]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(
+        [*command, "--signer", handed.signer], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
     assert ran.returncode == 0, ran.stderr
-    assert "ACCEPTED" in ran.stdout
+    assert "VERIFIED" in ran.stdout
     refused = subprocess.run([*command, "--signer", "1", "--json"], cwd=tmp_path, capture_output=True, timeout=120)
     assert refused.returncode == 1
-    assert json.loads(refused.stdout)["accepted"] is False
+    assert json.loads(refused.stdout)["word"] == "refused"
 
 
 def test_as_a_module_it_does_not_load_torch(handed: Handed) -> None:
@@ -401,4 +402,4 @@ def test_as_a_module_it_does_not_load_torch(handed: Handed) -> None:
     command = [sys.executable, "-c", program, str(handed.certificate), "--weights", str(handed.weights)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 3, ran.stderr  # not everything was shown
-    assert "not shown: logits" in ran.stdout
+    assert "CONSISTENT" in ran.stdout

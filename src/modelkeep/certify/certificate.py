@@ -12,6 +12,8 @@ from hashlib import sha256
 
 import torch
 
+from modelkeep.certify.arithmetic import plain_kernels
+from modelkeep.certify.binding import bind, describe_data, hash_rows
 from modelkeep.certify.blocks import Graph
 from modelkeep.certify.certification import Certified, Certify
 from modelkeep.certify.guarantees import Affinity, Guarantee, RelaxedTopK, Standard
@@ -44,17 +46,28 @@ _AT_ONCE = 256
 
 
 def make_certificate(
-    method: Certify, model: Model, data: Data, *, labelled: bool = True, name: str = "model"
+    method: Certify,
+    model: Model,
+    data: Data,
+    *,
+    labelled: bool = True,
+    name: str = "model",
+    examples: int | None = None,
+    seed: int = 0,
 ) -> Certificate:
-    """Certify each input of `data`, and write down what that rests on. It is not signed yet: see `signed`.
+    """Certify each input of the data set, and write down what that rests on. It is not signed yet: see `sign`.
 
-    `labelled` says whether the labels of the data mean anything.
+    Where it has more than `examples` rows, that many are drawn by the seed (see `binding`). `labelled` says whether the
+    labels of the data mean anything.
     """
+    whole, hashed = describe_data(data, examples=examples, seed=seed, labelled=labelled)
+    if whole.chosen is not None:
+        data = data.take(torch.tensor(whole.chosen))
     found = method(model, data)
     steps, bounds = trace_operations(model), found.bounds
-    rounding, examples = _rounding(model, bounds.rounding), _examples(model, data, found, labelled)
+    rounding, inputs = _rounding(model, bounds.rounding), _examples(model, data, found, labelled)
     preprocessing = model.card.preprocessing
-    return Certificate(
+    made = Certificate(
         made=Made(
             time=datetime.now(UTC).isoformat(timespec="seconds"),
             modelkeep=__version__,
@@ -84,13 +97,15 @@ def make_certificate(
         rounding=rounding,
         slack=SLACK,
         summary=Summary(
-            examples=len(examples),
-            certified=sum(example.radius is None or example.radius > method.radius for example in examples),
-            labelled=len(examples) if labelled else 0,
+            examples=len(inputs),
+            certified=sum(example.radius is None or example.radius > method.radius for example in inputs),
+            labelled=len(inputs) if labelled else 0,
             verified=int(found.sets.gather(1, data.y[:, None]).sum()) if labelled else 0,
         ),
-        inputs=examples,
+        data=whole,
+        inputs=inputs,
     )
+    return bind(made, hashed)
 
 
 def _rounding(model: Model, rounding: Rounding) -> RoundingBound:
@@ -109,16 +124,18 @@ def _rounding(model: Model, rounding: Rounding) -> RoundingBound:
 
 def _examples(model: Model, data: Data, found: Certified, labelled: bool) -> list[Example]:
     rounding = found.bounds.rounding
-    computed = torch.cat([model.logits(x).cpu().double() for x, _ in data.batches(_AT_ONCE)])
+    with plain_kernels(model.device):
+        computed = torch.cat([model.logits(x).cpu().double() for x, _ in data.batches(_AT_ONCE)])
+    rows = [row for x, _ in data.batches(_AT_ONCE) for row in hash_rows(x)]
     columns = zip(
-        *(data.x, data.y.tolist(), found.logits, computed),
+        *(rows, data.y.tolist(), found.logits, computed),
         *((found.sizes @ rounding.carried).tolist(), (found.sizes @ rounding.made).tolist()),
         (found.radii * (1 - SLACK)).tolist(),
         strict=True,
     )
     return [
         Example(
-            sha256=sha256(x.contiguous().numpy().astype("<f4").tobytes()).hexdigest(),
+            sha256=row,
             label=label if labelled else None,
             predicted=int(logits.argmax()),
             logits=logits.tolist(),
@@ -127,7 +144,7 @@ def _examples(model: Model, data: Data, found: Certified, labelled: bool) -> lis
             made=made,
             radius=radius if math.isfinite(radius) else None,
         )
-        for x, label, logits, own, carried, made, radius in columns
+        for row, label, logits, own, carried, made, radius in columns
     ]
 
 

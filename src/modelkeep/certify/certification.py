@@ -104,6 +104,7 @@ class Certify:
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Certified:
         model.require_fit(data)
+        self.guarantee.require_promise(len(model.classes))
         with measured(seed, model=model.fingerprint(), data=data.fingerprint()) as provenance:
             bounds = lipschitz(model, self.norm)
             written = trace_operations(model)

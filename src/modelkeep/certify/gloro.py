@@ -43,6 +43,7 @@ class GloRoNet:
         model.require_eval()
         self.model, self.radius = model, radius
         self.guarantee = guarantee if guarantee is not None else Standard()
+        self.guarantee.require_promise(len(model.classes))
         self.bounds = lipschitz(model, norm)
         # What all pairs lose, affine in the length of the input: cost_ji = slope_ji ‖x‖ + offset_ji.
         nothing, unit = (self.bounds.rounding_cost(torch.tensor([[length]]))[0] for length in (0.0, 1.0))

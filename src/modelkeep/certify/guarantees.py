@@ -42,6 +42,14 @@ class Guarantee(ABC):
     def largest(self) -> int:
         """K: the size of the largest set that is good enough."""
 
+    def require_promise(self, classes: int) -> None:
+        """Refuse a guarantee that every answer of a model of so many classes meets, however far it is moved."""
+        if self.largest >= classes:
+            raise InputError(
+                f"The guarantee {self.notation} promises nothing about a model of {classes} classes: a set of all "
+                f"classes holds every answer. Its largest set must be of {classes - 1} classes at most."
+            )
+
     def allowed(self, order: torch.Tensor) -> torch.Tensor:
         """Whether F^k is good enough, `(n, K)` for k = 1 … K. `order: (n, m)` has the classes by falling logit."""
         return order.new_ones((len(order), min(self.largest, order.shape[1])), dtype=torch.bool)
@@ -227,6 +235,12 @@ def parse_guarantee(text: str, classes: Sequence[str]) -> Guarantee:
     >>> parse_guarantee("affinity:cat+dog", ["car", "cat", "dog"]).notation
     'affinity:cat+dog,car'
     """
+    found = _read_notation(text, classes)
+    found.require_promise(len(classes))
+    return found
+
+
+def _read_notation(text: str, classes: Sequence[str]) -> Guarantee:
     if text == "standard":
         return Standard()
     if text.startswith("top-") and text.removeprefix("top-").isdecimal():

@@ -132,11 +132,33 @@ class Summary(_Plain):
         return Estimate.rate(self.verified, self.labelled) if self.labelled else None
 
 
+class DataSet(_Plain):
+    """The whole data set: how many rows it has, and which of them were drawn by the seed (all: null)."""
+
+    name: str
+    rows: int
+    seed: int
+    chosen: list[int] | None
+
+
+class Binding(_Plain):
+    """The hash of the network (classes, preprocessing, type, operations, weights) and that of the whole data set.
+
+    Of the data set: the hashes of its inputs in order, each with its label, and the names of the classes.
+    """
+
+    network: str
+    data: str
+
+
 class Certificate(_Plain):
-    """Everything that a verifier needs beside the weights and the inputs. Raise `version` when a field changes."""
+    """Everything that a verifier needs beside the weights and the inputs. Raise `version` when a field changes.
+
+    Version 1 had no `data` and `binds`: what it is of could be changed by who signs again.
+    """
 
     format: Literal["modelkeep certificate"] = "modelkeep certificate"
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
     made: Made
     model: CertifiedModel
     operations: list[StoredOperation]
@@ -149,6 +171,8 @@ class Certificate(_Plain):
     rounding: RoundingBound
     slack: float
     summary: Summary
+    data: Annotated[DataSet | None, Field(exclude_if=not_)] = None
+    binds: Annotated[Binding | None, Field(exclude_if=not_)] = None
     inputs: list[Example]
     public_key: str = ""
     signature: str = ""

@@ -56,6 +56,7 @@ def train_certified(
     True
     """
     guarantee = guarantee if guarantee is not None else Standard()
+    guarantee.require_promise(len(model.classes))
     if objective is None:
         goal = _ABOVE * radius
         standard = isinstance(guarantee, Standard)

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from modelkeep.cli.checks import check_out
+from modelkeep.cli.hand_over import file_of_weights, print_certificate, write_inputs
 from modelkeep.cli.method_options import make_method, method_command
 from modelkeep.cli.model_options import (
     DataSource,
@@ -28,7 +29,6 @@ from modelkeep.cli.verify import verify
 from modelkeep.core.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from modelkeep.certify.schema import Certificate
     from modelkeep.core.data import Data
     from modelkeep.core.model import Model
     from modelkeep.core.results import Result
@@ -95,43 +95,40 @@ def certify(
 
     * `modelkeep certify verify modelkeep-out/certificate.json --weights model.safetensors --data digits`
     """
-    import numpy as np
+    import torch
 
     from modelkeep.certify import Certify
     from modelkeep.certify.certificate import make_certificate
     from modelkeep.certify.guarantees import parse_guarantee
     from modelkeep.core import progress
-    from modelkeep.core.errors import InputError
-    from modelkeep.core.files import replace_file
-    from modelkeep.core.formats.weights import write_weights
     from modelkeep.core.signing import Signer, default_key
     from modelkeep.report.certification import CertificateReport, certification_page
 
     check_out(out)
     loaded, whole = model_and_data(model, data, options)
-    examined, labelled = in_classes_of(loaded, whole.sample(min(examples, len(whole)), seed))
     promise = None if guarantee is None else parse_guarantee(guarantee, loaded.classes)
     how = make_method(context, guarantee=promise, data=whole)
     if not isinstance(how, Certify):
+        drawn, _ = in_classes_of(loaded, whole.sample(min(examples, len(whole)), seed))
         with progress.show():
-            found = how(loaded, examined, seed=seed)
-        _write_result(found, out, Path(model).name, examined.name)
+            found = how(loaded, drawn, seed=seed)
+        _write_result(found, out, Path(model).name, drawn.name)
         _print_result(found, as_json)
         return
+    examined, labelled = in_classes_of(loaded, whole)
     chosen = key if key is not None else default_key()
     new = not chosen.exists()
     signer = Signer.at(chosen)
     with progress.show():
-        made = make_certificate(how, loaded, examined, labelled=labelled, name=Path(model).name).sign(signer)
+        made = make_certificate(
+            how, loaded, examined, labelled=labelled, name=Path(model).name, examples=examples, seed=seed
+        ).sign(signer)
     _make_folder(out)
-    try:
-        with replace_file(out / "inputs.npz") as unfinished, unfinished.open("wb") as file:
-            np.savez_compressed(file, x=examined.x.numpy(), y=examined.y.numpy(), classes=np.array(examined.classes))
-    except OSError as error:
-        raise InputError(f"'{out}' cannot be written: {error.strerror}.") from error
-    held = Path(model)
-    if held.suffix != ".safetensors":
-        held = options.weights or write_weights(out / "weights.safetensors", loaded.module, {})
+    assert made.data is not None
+    if made.data.chosen is not None:
+        examined = examined.take(torch.tensor(made.data.chosen))
+    write_inputs(out, examined, labelled)
+    held = file_of_weights(Path(model), options.weights, loaded, out)
     record = made.write(out / "certificate.json")
     reported = CertificateReport.of(made, seed)
     certification_page(reported, model_name=Path(model).name, data_name=examined.name).write(
@@ -142,7 +139,7 @@ def certify(
         return
     if new:
         typer.echo(f"A key was made for you: {chosen}. Keep it to yourself: it signs in your name.")
-    _print(made, record, held)
+    print_certificate(made, record, held, data)
 
 
 @app.command(epilog="After Ctrl-C the same command goes on.")
@@ -260,39 +257,4 @@ def _print_result(found: Result, as_json: bool) -> None:
         Console().print(found)
 
 
-def _print(made: Certificate, record: Path, weights: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from modelkeep.certify.verifier import fingerprint
-
-    accuracy = made.summary.verified_accuracy
-    finite = sorted(example.radius for example in made.inputs if example.radius is not None)
-    table = Table(title=f"{made.model.name} within {made.radius:g} in {made.norm}", show_header=False)
-    rows = {
-        "guarantee": made.guarantee.kind if made.guarantee.k is None else f"top-{made.guarantee.k}",
-        "certified": f"{made.summary.certified} of {made.summary.examples} inputs",
-        "verified accuracy": str(accuracy) if accuracy is not None else "unknown: the data has no labels",
-        "median radius": f"{finite[len(finite) // 2]:.4g}" if finite else "no limit",
-        "largest constant": f"{max(map(max, made.margins)):.4g}",
-        "signed by": fingerprint(made.public_key),
-    }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    console = Console()
-    console.print(f"\nThe certificate: [bold]{record.resolve()}[/bold]", soft_wrap=True)
-    console.print(table)
-    if not made.summary.certified:
-        console.print("Nothing is certified: the radius is too large, or the network was not trained for this.")
-        console.print("`modelkeep certify train` trains one that can be.", markup=False)
-    where = record.parent / "inputs.npz"
-    console.print(
-        f"To check it: modelkeep certify verify {record} --weights {weights} --data {where} "
-        f"--signer {fingerprint(made.public_key)}",
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
-    )
-
-
-app.command(epilog="Exit code 0: everything holds; 1: something fails; 3: something was not shown.")(verify)
+app.command(epilog="Exit code 0: verified; 1: refused; 3: consistent.")(verify)

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 def verify(
     certificate: Annotated[Path, typer.Argument(help="The certificate.json that you were given.")],
     weights: Annotated[Path | None, typer.Option(help="The model's .safetensors file.")] = None,
-    data: Annotated[str | None, typer.Option(help="An .npz file with the inputs in `x`, or a data set.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="The whole data set: its name, or an .npz file with `x`, `y` and `classes`.")
+    ] = None,
     signer: Annotated[str | None, typer.Option(help="The fingerprint that the signer told you.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
 ) -> None:
     """Check a certificate with a small program of its own, which shares no code with what certified.
+
+    It ends in one of three words. *verified*: the signer is the one that you named, and everything was computed again
+    from the weights and the data. *consistent*: nothing fails of what could be checked without them. *refused*.
 
     It needs only numpy, also without the rest of ModelKeep: `python -m modelkeep.certify.verifier --help`. Example:
 
@@ -30,14 +35,15 @@ def verify(
 
     try:
         if data is None:
-            inputs = None
+            given = None
         elif data.endswith(".npz"):
-            inputs = verifier.read_inputs(Path(data))
+            given = verifier.read_given(Path(data))
         else:
-            inputs = datasets.open(data, part="test").x.numpy()
+            opened = datasets.open(data, part="test")
+            given = verifier.Given(opened.x.numpy(), opened.y.numpy(), opened.classes)
     except verifier.Refused as error:
         raise InputError(str(error)) from error
-    report = verifier.verify(certificate, weights=weights, inputs=inputs, signer=signer)
+    report = verifier.verify(certificate, weights=weights, data=given, signer=signer)
     if as_json:
         typer.echo(report.to_json())
     else:

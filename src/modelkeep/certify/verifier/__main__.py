@@ -1,4 +1,4 @@
-"""The verifier as a command without the rest of ModelKeep. Exit code 0: all holds; 1: one fails; 3: not all shown."""
+"""The verifier as a command without the rest of ModelKeep. Exit code 0: verified; 1: refused; 3: consistent."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from .checks import Report, verify
-from .files import read_inputs
-from .network import Refused
+from . import Refused, Report, read_given, verify
 
 
 def main() -> int:
@@ -16,16 +14,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="verifier", description="Check a ModelKeep certificate.")
     parser.add_argument("certificate", type=Path)
     parser.add_argument("--weights", type=Path, help="the model's .safetensors file")
-    parser.add_argument("--data", type=Path, help="an .npz file with the inputs in an array 'x'")
+    parser.add_argument("--data", type=Path, help="an .npz file with the whole data set: 'x', 'y', 'classes'")
     parser.add_argument("--signer", help="the fingerprint that the signer told you")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     given = parser.parse_args()
     try:
-        inputs = None if given.data is None else read_inputs(given.data)
+        data = None if given.data is None else read_given(given.data)
     except Refused as error:
         sys.stderr.write(f"verifier: {error}\n")
         return 4
-    report = verify(given.certificate, weights=given.weights, inputs=inputs, signer=given.signer)
+    report = verify(given.certificate, weights=given.weights, data=data, signer=given.signer)
     sys.stdout.write((report.to_json() if given.json else _as_text(report)) + "\n")
     return report.exit_code
 

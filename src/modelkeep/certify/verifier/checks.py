@@ -3,83 +3,38 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from . import files
 from .arithmetic import Array
+from .binding import Given, compare_data, compare_labels, compare_model, require_binding
 from .constants import ORDER, Constants, constants
 from .network import Network, Refused
 from .radii import PAIRS, claimed_radius, error_at, own_radius
+from .report import Check, Report
+from .schema import require_form, require_promise
 
-Status = Literal["holds", "fails", "open", "not checked"]
 _TOLERANCE = 1e-9  # relative: two float64 computations of one number
 _FLOAT64 = 1e-8  # a float64 pass rounds at least that much finer than a float32 pass: 2**-29, and a few of them
 _AT_ONCE = 64  # inputs
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of the table. "open": neither shown nor refuted by this verifier's own bounds."""
-
-    name: str
-    status: Status
-    says: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """All checks, who signed, and how many inputs are certified at the radius: as claimed, and as shown here.
-
-    `shown` uses the verifier's own constants and nothing that the certificate claims of them.
-    """
-
-    checks: tuple[Check, ...]
-    signer: str | None = None
-    claimed: int | None = None
-    shown: int | None = None
-
-    @property
-    def accepted(self) -> bool:
-        """Whether no check fails."""
-        return all(check.status != "fails" for check in self.checks)
-
-    @property
-    def exit_code(self) -> int:
-        """For the command line: 0 where everything holds, 1 where something fails, 3 where something is not shown."""
-        if not self.accepted:
-            return 1
-        return 0 if all(check.status == "holds" for check in self.checks) else 3
-
-    def to_json(self) -> str:
-        return json.dumps({"accepted": self.accepted, "verdict": self.verdict, **asdict(self)}, indent=1)
-
-    @property
-    def verdict(self) -> str:
-        failed = [check.name for check in self.checks if check.status == "fails"]
-        if failed:
-            return f"REFUSED: {', '.join(failed)}."
-        left = [check.name for check in self.checks if check.status in ("open", "not checked")]
-        return f"What was checked holds; not shown: {', '.join(left)}." if left else "ACCEPTED: everything holds."
-
-
 def verify(
-    certificate: Path, *, weights: Path | None = None, inputs: Array | None = None, signer: str | None = None
+    certificate: Path, *, weights: Path | None = None, data: Given | None = None, signer: str | None = None
 ) -> Report:
-    """Check the certificate, against the weights and the `inputs: (n, ...)` where they are given."""
+    """Check the certificate, against the weights and the whole data set where they are given."""
     try:
         claims = files.read_certificate(certificate)
     except Refused as error:
         return Report((Check("certificate", "fails", str(error)),))
     checks: list[Check] = []
     try:
-        checks.append(_signature(claims, signer))
-        return _verify(claims, weights, inputs, checks)
+        checks += _signature(claims, signer)
+        return _verify(claims, weights, data, checks)
     except Refused as error:
         checks.append(Check("content", "fails", str(error)))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -87,18 +42,28 @@ def verify(
     return Report(tuple(checks))
 
 
-def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | None, checks: list[Check]) -> Report:
+def _verify(claims: Mapping[str, Any], weights: Path | None, data: Given | None, checks: list[Check]) -> Report:
     """All checks of the content, added to `checks`."""
-    checks.append(_shapes(claims))
+    require_form(claims)
+    try:
+        promise = require_promise(claims)
+    except Refused as error:
+        return Report((*checks, Check("promise", "fails", str(error))))
+    checks += [Check("promise", "holds", f"{promise}, {claims['norm']}, radius {claims['radius']:g}."), _shapes(claims)]
     if checks[-1].status == "fails":
         return Report(tuple(checks))
-    network, found, shown = None, None, None
+    network, found, shown, card = None, None, None, None
     checks.append(_weights(claims, weights))
     if weights is not None and checks[-1].status == "holds":
-        stored = files.read_weights(weights)
+        stored, card = files.read_weights(weights)
         network = Network(claims["operations"], {name: stored[name].array() for name in claims["weights"]["tensors"]})
         found = constants(network, claims["norm"])
-    checks += [_layers(claims, found), _margins(claims, found), _logits(claims, network, inputs)]
+    checks += [
+        _compared("model", lambda: compare_model(claims, card, data)),
+        _compared("binding", lambda: (claims["version"] >= 2, require_binding(claims))),
+        *_of_data(claims, data),
+    ]
+    checks += [_layers(claims, found), _margins(claims, found), _logits(claims, network, data)]
     checks += [_radii(claims), _summary(claims)]
     claimed = sum(claimed_radius(entry) > claims["radius"] for entry in claims["inputs"])
     if found is not None:
@@ -107,18 +72,51 @@ def _verify(claims: Mapping[str, Any], weights: Path | None, inputs: Array | Non
         short = sum(claimed_radius(entry) > radius for entry, radius in zip(claims["inputs"], own, strict=True))
         says = f"With the verifier's own constants {shown} inputs are certified at {claims['radius']:g}, of {claimed}."
         checks.append(Check("own radii", "open" if short else "holds", says))
-    return Report(tuple(checks), files.fingerprint(claims["public_key"]), claimed, shown)
+    return Report(
+        tuple(checks),
+        files.fingerprint(claims["public_key"]),
+        claims["norm"],
+        promise,
+        float(claims["radius"]),
+        len(claims["inputs"]),
+        claimed,
+        shown,
+    )
 
 
-def _signature(claims: Mapping[str, Any], signer: str | None) -> Check:
+def _signature(claims: Mapping[str, Any], signer: str | None) -> list[Check]:
     if not files.is_signed(claims):
-        return Check("signature", "fails", "The content is not what was signed, or the signature is not of this key.")
+        says = "The content is not what was signed, or the signature is not of this key."
+        return [Check("signature", "fails", says)]
     key = files.fingerprint(claims["public_key"])
+    signed = Check("signature", "holds", f"The content is what the key {key} signed.")
     if signer is None:
-        return Check("signature", "holds", f"Signed by {key}. Compare it with what the signer tells you.")
+        says = f"Anybody can sign. Ask the signer you trust for the fingerprint, and give it: --signer. This is {key}."
+        return [signed, Check("signer", "not checked", says)]
     if signer.strip().lower() not in (key, claims["public_key"]):
-        return Check("signature", "fails", f"Signed by {key}, not by {signer}.")
-    return Check("signature", "holds", f"Signed by {key}, as expected.")
+        return [signed, Check("signer", "fails", f"Signed by {key}, not by {signer}.")]
+    return [signed, Check("signer", "holds", f"Signed by {key}, as expected.")]
+
+
+def _compared(name: str, compare: Callable[[], tuple[bool, str]]) -> Check:
+    """The check that a comparison makes, which raises `Refused` where it fails."""
+    try:
+        shown, says = compare()
+    except Refused as error:
+        return Check(name, "fails", str(error))
+    return Check(name, "holds" if shown else "open", says)
+
+
+def _of_data(claims: Mapping[str, Any], data: Given | None) -> list[Check]:
+    if data is None:
+        return [Check(name, "not checked", "Give --data, the whole data set.") for name in ("data", "labels")]
+    shape = tuple(claims["model"]["input_shape"])
+    if data.x.shape[1:] != shape:
+        raise Refused(f"The inputs must have the shape {shape}. Got {data.x.shape[1:]}.")
+    return [
+        _compared("data", lambda: compare_data(claims, data)),
+        _compared("labels", lambda: compare_labels(claims, data)),
+    ]
 
 
 def _shapes(claims: Mapping[str, Any]) -> Check:
@@ -132,6 +130,13 @@ def _shapes(claims: Mapping[str, Any]) -> Check:
     for weights in (np.asarray(rounding[name], np.float64) for name in ("gains", "carried", "made")):
         if weights.shape != (len(rounding["values"]),) or not (weights >= 0).all():
             return Check("shapes", "fails", "The rounding bound needs a number per value, none below 0.")
+    dtypes = {record["dtype"] for record in claims["weights"]["tensors"].values()}
+    if claims["model"]["dtype"] not in ("float32", "float64") or (
+        claims["model"]["dtype"] == "float64" and dtypes != {"F64"}
+    ):
+        return Check("shapes", "fails", "The type of the network is not that of its weights.")
+    if any(not (entry["label"] is None or 0 <= entry["label"] < m) for entry in claims["inputs"]):
+        return Check("shapes", "fails", f"A label is none of the {m} classes.")
     if claims["norm"] not in ORDER or any(
         len(entry[own]) != m for own in ("logits", "computed") for entry in claims["inputs"]
     ):
@@ -143,7 +148,7 @@ def _weights(claims: Mapping[str, Any], path: Path | None) -> Check:
     if path is None:
         return Check("weights", "not checked", "Give --weights.")
     try:
-        stored = files.read_weights(path)
+        stored, _ = files.read_weights(path)
     except Refused as error:
         return Check("weights", "fails", str(error))
     tensors = claims["weights"]["tensors"]
@@ -187,24 +192,23 @@ def _margins(claims: Mapping[str, Any], found: Constants | None) -> Check:
     return Check("margins", "holds", f"All {K.size} are large enough.")
 
 
-def _logits(claims: Mapping[str, Any], network: Network | None, inputs: Array | None) -> Check:
+def _logits(claims: Mapping[str, Any], network: Network | None, data: Given | None) -> Check:
     """The network as written down gives the logits that are claimed, and the owner's own up to rounding.
 
     That the rounding bound holds is seen here for these inputs; for others it is the sender's word.
     """
-    if network is None or inputs is None:
+    if network is None or data is None:
         return Check("logits", "not checked", "Give --weights and --data.")
-    shape, rounding = tuple(claims["model"]["input_shape"]), claims["rounding"]
-    if inputs.shape[1:] != shape:
-        raise Refused(f"The inputs must have the shape {shape}. Got {inputs.shape[1:]}.")
-    given = {hashlib.sha256(x.tobytes()).hexdigest(): x for x in np.ascontiguousarray(inputs, "<f4")}
+    rounding = claims["rounding"]
+    given = dict(zip(data.rows(), np.ascontiguousarray(data.x, "<f4"), strict=True))
     entries = [entry for entry in claims["inputs"] if entry["sha256"] in given]
     if not entries:
         return Check("logits", "fails", "None of the certified inputs is in the data.")
     finer = _FLOAT64 if claims["model"]["dtype"] == "float32" else 1.0
     for start in range(0, len(entries), _AT_ONCE):
         some = entries[start : start + _AT_ONCE]
-        values = network.values(np.stack([given[entry["sha256"]] for entry in some]))
+        x = np.stack([given[entry["sha256"]] for entry in some])
+        values, rounded = network.values(x), network.values(x, rounded=finer != 1.0)[network.last]
         sizes = np.array(
             [np.sqrt((values[name].reshape(len(some), -1) ** 2).sum(axis=1)) for name in rounding["values"]]
         )
@@ -217,6 +221,8 @@ def _logits(claims: Mapping[str, Any], network: Network | None, inputs: Array | 
             exact, claim, owners = values[network.last][i], np.asarray(entry["logits"]), np.asarray(entry["computed"])
             if not (_apart(claim - exact) <= error * finer).all():
                 return Check("logits", "fails", f"Those of {what} are not this network's.")
+            if not (_apart(rounded[i] - exact) <= error).all():
+                return Check("logits", "fails", f"Those of {what} are rounded more by float32 than is claimed.")
             if not (_apart(owners - exact) <= error).all():
                 return Check("logits", "fails", f"Those that the owner computed of {what} are not this network's.")
     if len(entries) < len(claims["inputs"]):

@@ -16,12 +16,12 @@ import numpy as np
 from .arithmetic import Array
 from .network import Refused
 
-FORMAT, VERSION = "modelkeep certificate", 1
-_FIELDS: Mapping[type, tuple[str, ...]] = {
-    dict: ("made", "model", "weights", "rounding", "guarantee", "summary"),
-    list: ("operations", "layers", "margins", "inputs"),
-    str: ("norm", "public_key", "signature"),
-    float: ("radius", "slack"),
+FORMAT, VERSIONS = "modelkeep certificate", (1, 2)
+_FIELDS: Mapping[Any, tuple[str, tuple[str, ...]]] = {
+    dict: ("dict", ("made", "model", "weights", "rounding", "guarantee", "summary")),
+    list: ("list", ("operations", "layers", "margins", "inputs")),
+    str: ("str", ("norm", "public_key", "signature")),
+    (float, int): ("float", ("radius", "slack")),
 }
 _TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "I64": "<i8"}
 
@@ -41,12 +41,12 @@ def read_certificate(path: Path) -> dict[str, Any]:
         raise Refused(f"'{path}' is not a whole certificate: {error}. Ask for the file again.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise Refused(f"'{path}' is JSON, but not a {FORMAT}.")
-    if content.get("version") != VERSION:
-        raise Refused(f"The certificate is of version {content.get('version')}; this verifier reads version {VERSION}.")
-    for kind, names in _FIELDS.items():
+    if content.get("version") not in VERSIONS or isinstance(content["version"], bool | float):
+        raise Refused(f"The certificate is of version {content.get('version')}; this verifier reads versions 1 and 2.")
+    for kind, (word, names) in _FIELDS.items():
         for name in names:
             if not isinstance(content.get(name), kind):
-                raise Refused(f"The certificate has no usable '{name}': it must be of the type {kind.__name__}.")
+                raise Refused(f"The certificate has no usable '{name}': it must be of the type {word}.")
     return content
 
 
@@ -100,8 +100,11 @@ class Stored:
         return np.frombuffer(self.raw, _TYPES[self.dtype]).reshape(self.shape).astype(np.float64)
 
 
-def read_weights(path: Path) -> dict[str, Stored]:
-    """A safetensors file: 8 bytes with the length of a JSON header, the header, then the tensors' bytes."""
+def read_weights(path: Path) -> tuple[dict[str, Stored], Mapping[str, Any] | None]:
+    """A safetensors file: 8 bytes with the length of a JSON header, the header, then the tensors' bytes.
+
+    The tensors by name, and what the file says of the model where ModelKeep wrote it.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -111,9 +114,9 @@ def read_weights(path: Path) -> dict[str, Stored]:
         if length > len(content) - 8:
             raise ValueError(f"its header should have {length} bytes")
         header = json.loads(content[8 : 8 + length], object_pairs_hook=_once)
-        aliases = json.loads(header.pop("__metadata__", {}).get("modelkeep", "{}")).get("aliases", {})
+        own = json.loads(header.pop("__metadata__", {}).get("modelkeep", "{}"))
         stored = {name: _read_tensor(entry, memoryview(content)[8 + length :]) for name, entry in header.items()}
-        return stored | {alias: stored[name] for alias, name in aliases.items()}
+        return stored | {alias: stored[name] for alias, name in own.get("aliases", {}).items()}, own.get("card")
     except (struct.error, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"'{path}' is not a whole safetensors file: {error!r}.") from error
 
@@ -127,10 +130,11 @@ def _read_tensor(entry: Mapping[str, Any], body: memoryview) -> Stored:
     return Stored(dtype, shape, bytes(body[start:end]))
 
 
-def read_inputs(path: Path) -> Array:
-    """The array `x` of an .npz file."""
+def read_data(path: Path) -> Mapping[str, Any]:
+    """The inputs `x` of an .npz file, and its labels `y` and the names `classes` where they are there."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return np.asarray(arrays["x"])
+            found = {name: np.asarray(arrays[name]) for name in ("x", "y", "classes") if name in arrays}
+            return {**found, "x": np.asarray(arrays["x"])}
     except (OSError, ValueError, KeyError, EOFError, AttributeError) as error:
         raise Refused(f"'{path}' is not an .npz file with the inputs in an array 'x': {error}.") from error

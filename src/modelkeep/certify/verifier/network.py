@@ -44,11 +44,15 @@ class Network:
             raise Refused("The certificate has no operations.")
         self.first, *_, self.last = self.steps if len(self.steps) > 1 else [*self.steps] * 2
 
-    def values(self, x: Array) -> dict[str, Array]:
-        """The values of all steps for `x: (n, *input shape)`; the last are the logits, `(n, classes)`."""
+    def values(self, x: Array, *, rounded: bool = False) -> dict[str, Array]:
+        """The values of all steps for `x: (n, *input shape)`; the last are the logits, `(n, classes)`.
+
+        With `rounded` each value is rounded to float32: less than any pass in float32 rounds.
+        """
         values = {self.first: x.astype(np.float64)}
         for step in [*self.steps.values()][1:]:
-            values[step.name] = compute(step, [values[name] for name in step.inputs])
+            made = compute(step, [values[name] for name in step.inputs])
+            values[step.name] = made.astype(np.float32).astype(np.float64) if rounded else made
         return values
 
     def logits(self, x: Array) -> Array:
