@@ -41,7 +41,7 @@ EXPORTS = {
         Surface lipschitz make_orthogonal surface train_certified
     """,
     "certify.rules": "RULES Call NoRule Value Written elementwise export layers",
-    "certify.verifier": "Check Given Refused Report fingerprint read_given verify",
+    "certify.verifier": "Check Given Refused Report fingerprint verify",
     "cli": "app main",
     "cli.encrypt": "app",
     "cli.govern": "app",

@@ -37,7 +37,7 @@ def verify(
         if data is None:
             given = None
         elif data.endswith(".npz"):
-            given = verifier.read_given(Path(data))
+            given = verifier.Given.read(Path(data))
         else:
             opened = datasets.open(data, part="test")
             given = verifier.Given(opened.x.numpy(), opened.y.numpy(), opened.classes)

@@ -17,19 +17,10 @@ a data set that the sender chose it shows what holds for that set.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .binding import Given
 from .checks import verify
-from .files import fingerprint, read_data
+from .files import fingerprint
 from .network import Refused
 from .report import Check, Report
 
-__all__ = ["Check", "Given", "Refused", "Report", "fingerprint", "read_given", "verify"]
-
-
-def read_given(path: Path) -> Given:
-    """The data set of an .npz file: `x`, and `y` and `classes` where they are there."""
-    found = read_data(path)
-    classes = found.get("classes")
-    return Given(found["x"], found.get("y"), None if classes is None else [str(name) for name in classes])
+__all__ = ["Check", "Given", "Refused", "Report", "fingerprint", "verify"]

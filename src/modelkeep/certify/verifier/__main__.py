@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import Refused, Report, read_given, verify
+from . import Given, Refused, Report, verify
 
 
 def main() -> int:
@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     given = parser.parse_args()
     try:
-        data = None if given.data is None else read_given(given.data)
+        data = None if given.data is None else Given.read(given.data)
     except Refused as error:
         sys.stderr.write(f"verifier: {error}\n")
         return 4

@@ -6,12 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .arithmetic import Array
-from .files import canonical
+from .files import canonical, read_arrays
 from .network import Refused
 
 
@@ -22,6 +23,15 @@ class Given:
     x: Array
     y: Array | None = None
     classes: Sequence[str] | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> Given:
+        """The data set of an .npz file: `x`, and `y` and `classes` where they are there."""
+        found = read_arrays(path, ("x", "y", "classes"))
+        if "x" not in found:
+            raise Refused(f"'{path}' is not an .npz file with the inputs in an array 'x'.")
+        classes = found.get("classes")
+        return cls(found["x"], found.get("y"), None if classes is None else [str(name) for name in classes])
 
     def rows(self) -> list[str]:
         """The hash of each input: of its float32 numbers, the lowest byte first."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,11 +130,10 @@ def _read_tensor(entry: Mapping[str, Any], body: memoryview) -> Stored:
     return Stored(dtype, shape, bytes(body[start:end]))
 
 
-def read_data(path: Path) -> Mapping[str, Any]:
-    """The inputs `x` of an .npz file, and its labels `y` and the names `classes` where they are there."""
+def read_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
+    """Those of the arrays `names` that an .npz file holds."""
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            found = {name: np.asarray(arrays[name]) for name in ("x", "y", "classes") if name in arrays}
-            return {**found, "x": np.asarray(arrays["x"])}
-    except (OSError, ValueError, KeyError, EOFError, AttributeError) as error:
-        raise Refused(f"'{path}' is not an .npz file with the inputs in an array 'x': {error}.") from error
+            return {name: np.asarray(arrays[name]) for name in names if name in arrays}
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError) as error:
+        raise Refused(f"'{path}' is not an .npz file that can be read: {error}.") from error
