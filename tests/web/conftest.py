@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
-from modelkeep.cli.ui import open_sources, open_training
+from browser import chromium
+from modelkeep.audit.sources import Sources
+from modelkeep.cli.forms import CommandLineForms
 from modelkeep.web.app import create_app
+from modelkeep.web.serve import GRACE, listen
 from modelkeep.web.workspace import Workspace
+from processes import PATIENCE
 
 HOST = "http://127.0.0.1:8000"
 TOKEN = "the-token"
@@ -40,7 +49,7 @@ class Browser:
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """A workspace in an empty folder."""
-    return Workspace(Path(tmp_path_factory.mktemp("runs")), open_sources, open_training)
+    return Workspace(Path(tmp_path_factory.mktemp("runs")), CommandLineForms())
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +59,76 @@ def browser(workspace: Workspace) -> Iterator[Browser]:
         inside = Browser(client)
         assert inside.post("/api/open", {"model": "digits-cnn", "data": "digits", "train": "digits"}).status_code == 200
         yield inside
+
+
+class Served:
+    """The application on a real server, seen by a real Chromium that was let in."""
+
+    def __init__(self, driver: Any, address: str, workspace: Workspace) -> None:
+        self.driver, self.address, self.workspace = driver, address, workspace
+
+    def open(self, path: str, **query: str) -> None:
+        """Go to a view with digits open, or with what the query says."""
+        told = urlencode({"model": "digits-cnn", "data": "digits"} | query)
+        self.driver.get(f"{self.address}{path}?{told}")
+
+    def find(self, selector: str) -> Any:
+        """The first element, as soon as it is there."""
+        return self.wait(lambda: next(iter(self.driver.find_elements("css selector", selector)), None), selector)
+
+    def text(self, selector: str) -> str:
+        """The text of an element, as soon as it has some."""
+        found: str = self.wait(lambda: self.find(selector).text.strip(), selector)
+        return found
+
+    def wait(self, look: Callable[[], Any], what: str = "") -> Any:
+        """What `look` returns as soon as that is true; an element that was replaced is looked for again."""
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                if found := look():
+                    return found
+            except StaleElementReferenceException:
+                pass
+            time.sleep(0.02)
+        raise AssertionError(f"It did not come: {what}. The page says: {self.driver.page_source[:2000]}")
+
+    def size(self, width: int, height: int, *, dark: bool = False) -> None:
+        """The size of the window, and whether the reader likes it dark."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+
+    def errors(self) -> list[str]:
+        """What the browser's console complains of, since it was asked last."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+@contextmanager
+def serving(workspace: Workspace, token: str, port: int = 0) -> Iterator[tuple[str, int]]:
+    """The application on a real server in a thread: the address that lets a browser in, and the port."""
+    listener = listen(port)
+    config = uvicorn.Config(create_app(workspace, token), log_level="warning", access_log=False, **GRACE)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        port = listener.getsockname()[1]
+        yield f"http://127.0.0.1:{port}/enter?token={token}", port
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Chromium in front of the application, with digits open."""
+    workspace = Workspace(tmp_path_factory.mktemp("served"), CommandLineForms())
+    workspace.open(Sources("digits-cnn", "digits", "digits"))
+    with serving(workspace, TOKEN) as (entrance, port), chromium(tmp_path_factory.mktemp("profile")) as driver:
+        driver.get(entrance)
+        yield Served(driver, f"http://127.0.0.1:{port}", workspace)

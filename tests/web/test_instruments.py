@@ -12,12 +12,13 @@ from modelkeep import Data, Model
 from modelkeep.audit.sources import Sources
 from modelkeep.web.instruments import instruments_of
 from modelkeep.web.workspace import NotOpen, Opened, Workspace
+from web.given import Given
 
 
 def test_they_are_made_once_and_kept_no_longer_than_the_model(
     trained_cnn: Model, digits: tuple[Data, Data], tmp_path: Path
 ) -> None:
-    workspace = Workspace(tmp_path, lambda _: (trained_cnn, digits[1]))
+    workspace = Workspace(tmp_path, Given(trained_cnn, digits[1]))
     opened = Opened(trained_cnn, digits[1], Sources("cnn", "digits"))
     found = instruments_of(workspace, opened)
     assert found is instruments_of(workspace, opened)

@@ -13,7 +13,7 @@ import uvicorn
 
 from browser import chromium
 from modelkeep.audit.sources import Sources
-from modelkeep.cli.ui import open_sources, open_training
+from modelkeep.cli.forms import CommandLineForms
 from modelkeep.web.app import create_app
 from modelkeep.web.workspace import Workspace
 
@@ -71,7 +71,7 @@ class Screen:
 
 @pytest.fixture(scope="module")
 def screen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Screen]:
-    workspace = Workspace(tmp_path_factory.mktemp("runs"), open_sources, open_training)
+    workspace = Workspace(tmp_path_factory.mktemp("runs"), CommandLineForms())
     workspace.open(Sources("digits-certified", "digits", "digits"))
     config = uvicorn.Config(create_app(workspace, "token"), port=0, log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

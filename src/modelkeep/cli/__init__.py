@@ -27,6 +27,7 @@ from modelkeep.cli.privacy import privacy
 from modelkeep.cli.report import report
 from modelkeep.cli.train_privately import TrainPrivatelyCommand, train_privately
 from modelkeep.cli.ui import ui
+from modelkeep.core import progress
 from modelkeep.core.version import __version__
 
 __all__ = ["app", "main"]
@@ -93,4 +94,6 @@ def version() -> None:
 
 def main() -> None:
     """Run the command; what it cannot do is one sentence and an exit code, not a traceback."""
-    sys.exit(run(app, sys.argv[1:]))
+    code = run(app, sys.argv[1:])
+    progress.tell_end(code)
+    sys.exit(code)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from modelkeep import Data
     from modelkeep.core.method import Option
 
-_CHOSEN, _GIVEN = "modelkeep.methods", "modelkeep.settings"
+CHOSEN = "modelkeep.methods"  # in a context's `meta`: the chosen classes by their families
+_GIVEN = "modelkeep.settings"
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,10 @@ def method_command(
     class MethodCommand(TyperCommand):
         """A command with the options of the chosen method."""
 
+        selectable = choices
+
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            chosen = ctx.meta[_CHOSEN] = {}
+            chosen = ctx.meta[CHOSEN] = {}
             for choice in choices:
                 named = _named(args, choice.selectors)
                 # Help without a name starts at once: it imports no method.
@@ -73,21 +76,38 @@ def method_command(
             own = super().get_params(ctx)
             taken = {*without, *(name for each in own for name in [each.name, *each.opts])}
             made: list[Any] = []
-            for method in ctx.meta.get(_CHOSEN, {}).values():
+            for method in ctx.meta.get(CHOSEN, {}).values():
                 made += _parameters(method, taken | {each.name for each in made})
             return [*own[:-1], *made, *own[-1:]]  # --help stays the last
 
         def invoke(self, ctx: Any) -> Any:
-            own = {each.name for each in self.params}
-            ctx.meta[_GIVEN] = {name: ctx.params.pop(name) for name in list(ctx.params) if name not in own}
+            _take_settings(ctx)
             return super().invoke(ctx)
 
     return MethodCommand
 
 
+def _take_settings(context: Any) -> None:
+    """Keep the settings of the methods apart from the parameters of the verb."""
+    own = {each.name for each in context.command.params}
+    context.meta[_GIVEN] = {name: context.params.pop(name) for name in list(context.params) if name not in own}
+
+
+def prepare_settings(context: typer.Context) -> None:
+    """Refuse a wrong setting of the chosen methods without running the verb, which may give settings of its own."""
+    from modelkeep.core.method import options_of
+    from modelkeep.core.setting_files import file_setting
+
+    _take_settings(context)
+    for family, method in context.meta.get(CHOSEN, {}).items():
+        needed = {file_setting(each) or each.name for each in options_of(method) if each.required}
+        if needed <= set(context.meta[_GIVEN]):  # the others the verb finds or asks for itself
+            make_method(context, family)
+
+
 def chosen_method(context: typer.Context, family: str | None = None) -> Any:
     """The class of the method that the user chose, of the verb's first family by default; None where there is none."""
-    chosen = context.meta[_CHOSEN]
+    chosen = context.meta[CHOSEN]
     return chosen.get(family) if family is not None else next(iter(chosen.values()))
 
 

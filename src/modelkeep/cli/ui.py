@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from modelkeep.cli.model_options import DataSource, ModelOptions, model_and_data, training_data, with_model_options
-
-if TYPE_CHECKING:
-    from modelkeep import Data, Model
-    from modelkeep.audit.sources import Sources
+from modelkeep.cli.model_options import DataSource, ModelOptions, with_model_options
 
 
 @with_model_options
@@ -37,6 +33,7 @@ def ui(
 
     from modelkeep.audit.sources import Sources
     from modelkeep.cli.checks import check_out
+    from modelkeep.cli.forms import CommandLineForms
     from modelkeep.core.errors import InputError
     from modelkeep.web.serve import serve
     from modelkeep.web.workspace import Workspace
@@ -44,7 +41,7 @@ def ui(
     check_out(folder)
     if bool(model) != bool(data):
         raise InputError("Name the model and its data: modelkeep ui MODEL --data DATA; or neither.")
-    workspace = Workspace(folder, open_sources, open_training)
+    workspace = Workspace(folder, CommandLineForms())
     if model:
         workspace.open(Sources(model, data, train or "", options.repeat()))
 
@@ -54,15 +51,3 @@ def ui(
             webbrowser.open(address)
 
     serve(workspace, port, ready)
-
-
-def open_sources(sources: Sources) -> tuple[Model, Data]:
-    """The model and the data as all verbs read them."""
-    options = ModelOptions.read(sources.options)
-    return model_and_data(sources.model, sources.data, options, sources.train or None)
-
-
-def open_training(sources: Sources, like: Data) -> Data:
-    """The training data that was named; of a built-in set, its training part."""
-    options = ModelOptions.read(sources.options)
-    return training_data(sources.model, sources.data, sources.train or None, options, like, "Membership needs")

@@ -6,6 +6,8 @@ watcher installed that costs next to nothing. The command line installs a watche
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
 import sys
@@ -17,6 +19,9 @@ from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from modelkeep.core.errors import OutOfTime
+
+STREAM = "MODELKEEP_PROGRESS"
+"""The environment variable with the file to which a command writes its progress as JSON lines, for other programs."""
 
 
 @dataclass
@@ -144,7 +149,14 @@ def limit(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def show(stream: IO[str] | None = None) -> Iterator[None]:
-    """Show progress to a person: live bars on a terminal, a line now and then anywhere else."""
+    """Show progress to a person: live bars on a terminal, a line now and then anywhere else.
+
+    Where the environment names a file in MODELKEEP_PROGRESS, JSON lines for another program go there instead.
+    """
+    if place := os.environ.get(STREAM):
+        with open(place, "a", encoding="utf-8") as file, watch(Snapshots(file)):
+            yield
+        return
     stream = stream if stream is not None else sys.stderr
     if not stream.isatty():
         with watch(Lines(stream)):
@@ -206,6 +218,48 @@ class Lines:
         seconds = time.monotonic() - task.started
         self._stream.write(f"{task.name}: {share} in {seconds:.1f} s {task.note}".rstrip() + "\n")
         self._stream.flush()
+
+
+class Snapshots:
+    """JSON lines for another program: in each all tasks that are open, the outermost first.
+
+    >>> import io
+    >>> stream = io.StringIO()
+    >>> with watch(Snapshots(stream)), task("PGD", total=40) as climbing:
+    ...     climbing.advance(10, note="52 %")
+    >>> print(stream.getvalue().splitlines()[0])
+    {"tasks": [{"name": "PGD", "done": 0.0, "total": 40, "note": ""}]}
+    """
+
+    def __init__(self, stream: IO[str], every_seconds: float = 0.2) -> None:
+        self._stream = stream
+        self._every = every_seconds
+        self._open: list[Task] = []
+        self._written = 0.0
+
+    def opened(self, task: Task) -> None:
+        self._open.append(task)
+        self._write()
+
+    def changed(self, task: Task) -> None:
+        if time.monotonic() - self._written >= self._every:
+            self._write()
+
+    def closed(self, task: Task) -> None:
+        self._open.remove(task)
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        tasks = [{"name": t.name, "done": t.done, "total": t.total, "note": t.note} for t in self._open]
+        self._stream.write(json.dumps({"tasks": tasks}) + "\n")
+        self._stream.flush()
+
+
+def tell_end(code: int) -> None:
+    """Say to the program that reads the JSON lines, if one does, that the command ended with this exit code."""
+    if place := os.environ.get(STREAM):
+        with open(place, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"ended": code}) + "\n")
 
 
 class _Bars:

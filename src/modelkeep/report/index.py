@@ -39,12 +39,16 @@ def write_index(folder: Path) -> Path:
 def list_pages(folder: Path) -> list[Linked]:
     """The pages of ours in the folder and right below it, the newest first."""
     found = [path for pattern in ("*.html", "*/*.html") for path in folder.glob(pattern) if path.name != NAME]
-    linked = []
-    for path in sorted(found, key=lambda path: (-path.stat().st_mtime, path)):
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(_MOST)
-        title, verdict = _TITLE.search(head), _VERDICT.search(head)
-        if title is not None:
-            told = ("", "") if verdict is None else (unescape(verdict["text"].strip()), verdict["level"])
-            linked.append(Linked(path.relative_to(folder).as_posix(), unescape(title[1].strip()), *told))
-    return linked
+    ordered = sorted(found, key=lambda path: (-path.stat().st_mtime, path))
+    return [page for path in ordered if (page := read_page(path, folder)) is not None]
+
+
+def read_page(path: Path, folder: Path) -> Linked | None:
+    """A page of ours below the folder; None for any other file."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        head = file.read(_MOST)
+    title, verdict = _TITLE.search(head), _VERDICT.search(head)
+    if title is None:
+        return None
+    told = ("", "") if verdict is None else (unescape(verdict["text"].strip()), verdict["level"])
+    return Linked(path.relative_to(folder).as_posix(), unescape(title[1].strip()), *told)

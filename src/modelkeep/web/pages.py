@@ -17,6 +17,9 @@ except ImportError as missing:
 if TYPE_CHECKING:
     import jinja2
 
+LET_IN = "modelkeep.let_in"
+"""In the scope of a request that the gate let pass."""
+
 
 @cache
 def environment() -> jinja2.Environment:
@@ -44,13 +47,14 @@ def show(request: Request, template: str, status: int = 200, /, **values: Any) -
     """A page: a template with its values and with what all pages show."""
     from modelkeep.web.rail import VIEWS
 
-    state = getattr(request.scope.get("app"), "state", None)  # none where the gate refuses
+    # Somebody whom the gate refused is told nothing but why.
+    state = request.app.state if request.scope.get(LET_IN) else None
     text = (
         environment()
         .get_template(template)
         .render(
             {
-                "views": VIEWS,
+                "views": VIEWS if state is not None else (),
                 "path": request.url.path,
                 "workspace": getattr(state, "workspace", None),
                 "opened": state.workspace.opened if state is not None else None,

@@ -9,11 +9,13 @@ from modelkeep.web.views import (
     compare,
     explain,
     guard,
+    jobs,
     opening,
     overview,
     parties,
     privacy,
     prove,
+    reports,
     studies,
 )
 
@@ -39,5 +41,6 @@ VIEWS = (
     View("Compare", "/compare", "compare"),
 )
 ROUTERS = tuple(
-    each.router for each in (overview, explain, attack, prove, privacy, guard, parties, studies, compare, opening)
+    each.router
+    for each in (overview, explain, attack, prove, privacy, guard, parties, studies, compare, opening, jobs, reports)
 )

@@ -14,6 +14,7 @@ from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
 from modelkeep.core.errors import MissingExtra
+from modelkeep.web.pages import LET_IN
 from modelkeep.web.problems import Problem, problem_response
 
 try:
@@ -79,7 +80,7 @@ class Gate:
         if answer is not None:
             await answer(scope, receive, send_with_headers)
         else:
-            await self._app(scope, _again(body, receive), send_with_headers)
+            await self._app({**scope, LET_IN: True}, _again(body, receive), send_with_headers)
 
     def _check_origin_of(self, request: Request) -> None:
         headers = request.headers

@@ -17,26 +17,27 @@ except ImportError as missing:
     raise MissingExtra("ui", "uvicorn", "modelkeep ui") from missing
 
 HOST = "127.0.0.1"
-_PATIENCE = 1  # seconds that streams which are open may delay the end
+GRACE = {"timeout_graceful_shutdown": 1}  # seconds that streams which are open may delay the end
 
 
 def serve(workspace: Workspace, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; `ready` gets the address as soon as a browser may open it. Port 0 takes a free one."""
     token = secrets.token_urlsafe(32)
-    listener = _listen(port)
+    listener = listen(port)
     config = uvicorn.Config(
         create_app(workspace, token),
         access_log=False,  # it would write the token
         log_level="warning",
         server_header=False,
-        timeout_graceful_shutdown=_PATIENCE,
+        **GRACE,
     )
     with listener:
         ready(f"http://{HOST}:{listener.getsockname()[1]}{ENTRANCE}?token={token}")
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _listen(port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
+    """A socket at that port of loopback; 0 takes a free one."""
     try:
         return socket.create_server((HOST, port))
     except OSError as error:

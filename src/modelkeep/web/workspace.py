@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from modelkeep.audit.sources import Sources
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ModelKeepError
 from modelkeep.core.model import Model
-
-OpenSources = Callable[[Sources], tuple[Model, Data]]
-"""What reads a model and its data by the names and options of the command line; the command line gives it."""
-
-OpenTraining = Callable[[Sources, Data], Data]
-"""What reads the training data of a model, like the data that are open; refused where none can be known."""
+from modelkeep.study.ledger import DEFAULT_PATH
+from modelkeep.web.forms import CommandLine
+from modelkeep.web.jobs.jobs import Jobs
+from modelkeep.web.runs import Runs
 
 TRY_DIGITS = Sources("digits-cnn", "digits", "digits")
 _MOST_OPEN = 4  # models; a tab may have one that another tab does not
@@ -40,6 +38,20 @@ class Opened:
     sources: Sources
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
+    @cached_property
+    def fingerprints(self) -> tuple[str, str]:
+        """Of the model and of the data."""
+        with self.lock:
+            return self.model.fingerprint(), self.data.fingerprint()
+
+    @cached_property
+    def slices(self) -> tuple[str, ...]:
+        """The places where the network can be cut; none of a model that only answers."""
+        try:
+            return self.model.slices()
+        except ModelKeepError:
+            return ()
+
     @property
     def name(self) -> str:
         """Such as "digits-cnn on digits"."""
@@ -48,13 +60,21 @@ class Opened:
 
 @dataclass
 class Workspace:
-    """What the application works on. `open_sources` reads models; `folder` holds runs, studies and the list of jobs."""
+    """What the application works on. `folder` holds runs, studies and the list of jobs."""
 
     folder: Path
-    open_sources: OpenSources
-    open_training: OpenTraining | None = None
+    command_line: CommandLine
     _opened: dict[tuple[str, str], Opened] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.jobs = Jobs(self.folder)
+        self.runs = Runs(self.folder)
+
+    @property
+    def ledger(self) -> Path:
+        """The file with the studies, as the command line names it by default."""
+        return self.folder / DEFAULT_PATH.name
 
     @property
     def opened(self) -> Opened | None:
@@ -80,17 +100,24 @@ class Workspace:
         with self._lock:
             there = self._opened.pop(key, None)
             if there is None or there.sources != sources:
-                there = Opened(*self.open_sources(sources), sources)
+                there = Opened(*self.command_line.open(sources), sources)
             self._opened[key] = there  # the last
             while len(self._opened) > _MOST_OPEN:
                 del self._opened[next(iter(self._opened))]
             return there
 
+    def free_folder(self, verb: str) -> Path:
+        """A folder for the next run of a command, in which nothing is yet."""
+        name = verb.replace(" ", "-")
+        taken = {each.name for each in self.folder.glob(f"{name}-*")} | {Path(job.out).name for job in self.jobs.all()}
+        number = 1
+        while f"{name}-{number}" in taken:
+            number += 1
+        return self.folder / f"{name}-{number}"
+
     def read_training(self, sources: Sources, like: Data) -> Data:
         """What a model was trained on, as far as it was said or is known."""
-        if self.open_training is None:
-            raise NotOpen("The training data is not known.")
-        return self.open_training(sources, like)
+        return self.command_line.read_training(sources, like)
 
     @staticmethod
     def ask(model: str, data: str) -> None:

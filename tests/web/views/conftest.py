@@ -14,6 +14,7 @@ from modelkeep.web.app import create_app
 from modelkeep.web.workspace import Workspace
 from modelkeep.zoo import datasets, pretrained
 from web.conftest import HOST, TOKEN, Browser
+from web.given import Given
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,7 @@ def black_box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     model = Model.answering(
         lambda x: inside.probs(inside.probe().new_tensor(x)).numpy(), input_shape=(1, 8, 8), classes=data.classes
     )
-    workspace = Workspace(tmp_path_factory.mktemp("black-box"), lambda _: (model, replace(data, bounds=None)))
+    workspace = Workspace(tmp_path_factory.mktemp("black-box"), Given(model, replace(data, bounds=None)))
     with TestClient(create_app(workspace, TOKEN), base_url=HOST) as client:
         browser = Browser(client)
         assert browser.post("/api/open", {"model": "answers", "data": "digits"}).status_code == 200

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from modelkeep.audit.sources import Sources
 from modelkeep.core.errors import InputError
+from modelkeep.core.version import __version__
 from modelkeep.web.workspace import Opened, Workspace
 
 router = APIRouter()
@@ -30,6 +31,15 @@ def open_model(request: Request, asked: Asked) -> dict[str, Any]:
         raise InputError("Name a model and its data, such as digits-cnn and digits.")
     workspace: Workspace = request.app.state.workspace
     return describe(workspace.open(Sources(asked.model, asked.data, asked.train, asked.options)))
+
+
+@router.get("/api/opened")
+def opened(request: Request) -> dict[str, Any]:
+    """What is open in this tab, with what it is known by."""
+    workspace: Workspace = request.app.state.workspace
+    found = workspace.require_opened()
+    model, data = found.fingerprints
+    return {**describe(found), "model_hash": model, "data_hash": data, "version": __version__}
 
 
 def describe(opened: Opened) -> dict[str, Any]:
