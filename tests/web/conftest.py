@@ -111,7 +111,9 @@ class Served:
 def serving(workspace: Workspace, token: str, port: int = 0) -> Iterator[tuple[str, int]]:
     """The application on a real server in a thread: the address that lets a browser in, and the port."""
     listener = listen(port)
-    config = uvicorn.Config(create_app(workspace, token), log_level="warning", access_log=False, **GRACE)
+    config = uvicorn.Config(
+        create_app(workspace, token), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -95,7 +95,7 @@ def test_a_hostile_title_stays_text(tmp_path: Path) -> None:
     runs = Runs(tmp_path)
     (tmp_path / "page.html").write_text("<title>ModelKeep: &lt;script&gt;alert(1)&lt;/script&gt;</title>")
     (tmp_path / "other.html").write_text("<title>Somebody else's page</title>")
-    assert [run.title for run in runs.list()] == ["<script>alert(1)</script>"]
+    assert [run.title for run in runs.pages()] == ["<script>alert(1)</script>"]
     with pytest.raises(InputError, match="There is no report"):
         runs.audit("run.json")
 

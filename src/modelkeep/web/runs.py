@@ -43,7 +43,7 @@ class Runs:
         self._pages: dict[Path, tuple[float, Run | None]] = {}
         self._audits: dict[Path, tuple[float, Audit]] = {}
 
-    def list(self) -> list[Run]:
+    def pages(self) -> list[Run]:
         """The pages, the newest first."""
         with self._lock:
             found = [run for path in self._html() if (run := self._read(path)) is not None]
@@ -54,11 +54,11 @@ class Runs:
         if not out or not Path(out).resolve().is_relative_to(self._folder.resolve()):
             return []
         place = Path(out).resolve().relative_to(self._folder.resolve()).as_posix()
-        return [run for run in self.list() if place == "." or run.path.startswith(f"{place}/")]
+        return [run for run in self.pages() if place == "." or run.path.startswith(f"{place}/")]
 
     def audits(self) -> list[Run]:
         """Those of audits."""
-        return [run for run in self.list() if run.audit]
+        return [run for run in self.pages() if run.audit]
 
     def audit(self, path: str) -> Audit:
         """The audit in a run.json below the folder."""

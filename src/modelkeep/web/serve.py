@@ -17,7 +17,7 @@ except ImportError as missing:
     raise MissingExtra("ui", "uvicorn", "modelkeep ui") from missing
 
 HOST = "127.0.0.1"
-GRACE = {"timeout_graceful_shutdown": 1}  # seconds that streams which are open may delay the end
+GRACE = 1  # seconds that streams which are open may delay the end
 
 
 def serve(workspace: Workspace, port: int, ready: Callable[[str], None]) -> None:
@@ -29,7 +29,7 @@ def serve(workspace: Workspace, port: int, ready: Callable[[str], None]) -> None
         access_log=False,  # it would write the token
         log_level="warning",
         server_header=False,
-        **GRACE,
+        timeout_graceful_shutdown=GRACE,
     )
     with listener:
         ready(f"http://{HOST}:{listener.getsockname()[1]}{ENTRANCE}?token={token}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 
 
 def main() -> None:
@@ -16,4 +15,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -22,7 +22,7 @@ _MOST_TRIALS = 200
 def page(request: Request) -> HTMLResponse:
     """Jobs, reports and studies."""
     workspace: Workspace = request.app.state.workspace
-    return show(request, "studies.html", runs=workspace.runs.list(), ledger=str(workspace.ledger))
+    return show(request, "studies.html", runs=workspace.runs.pages(), ledger=str(workspace.ledger))
 
 
 @router.get("/studies/{name:path}")
@@ -63,7 +63,7 @@ def live(request: Request) -> StreamingResponse:
 def runs(request: Request) -> list[dict[str, Any]]:
     """The reports, the newest first."""
     workspace: Workspace = request.app.state.workspace
-    return [asdict(run) for run in workspace.runs.list()]
+    return [asdict(run) for run in workspace.runs.pages()]
 
 
 def _count(workspace: Workspace) -> list[dict[str, Any]]:
