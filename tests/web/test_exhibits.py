@@ -9,7 +9,7 @@ import torch
 
 from modelkeep import Data, Model
 from modelkeep.web import exhibits
-from modelkeep.web.exhibits import Lookout, exhibit, exhibit_input, feature_names, kind_of, top_shares
+from modelkeep.web.exhibits import Lookout, exhibit, exhibit_input, feature_names, kind_of, operations, top_shares
 
 
 def test_errors_come_first_and_the_surest_of_them_on_top(trained_cnn: Model, digits: tuple[Data, Data]) -> None:
@@ -49,3 +49,12 @@ def test_what_is_neither_picture_nor_table_is_not_drawn() -> None:
 def test_the_likeliest_class_is_the_answer() -> None:
     shares = top_shares(torch.tensor([0.2, 0.5, 0.3]), ("a", "b", "c"), 2)
     assert [share.name for share in shares] == ["b", "c"]
+
+
+def test_of_a_large_model_fewer_examples_are_looked_at(
+    trained_cnn: Model, digits: tuple[Data, Data], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exhibits, "PATIENCE", 100.5 * operations(trained_cnn))
+    assert len(Lookout(trained_cnn, digits[1]).index) == 100
+    monkeypatch.setattr(exhibits, "PATIENCE", 1.0)
+    assert len(Lookout(trained_cnn, digits[1]).index) == 24

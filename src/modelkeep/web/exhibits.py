@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from modelkeep.core.data import Data
 from modelkeep.core.model import Model
@@ -16,6 +17,10 @@ from modelkeep.web.rasters import MOST_PIXELS, Raster, is_picture, make_raster
 Kind = Literal["picture", "table", "text", "numbers"]
 MOST_LOOKED = 1000
 """Examples of the data that an interactive view looks at; more would keep a person waiting."""
+PATIENCE = 2e11
+"""Floating-point operations that a person waits for: one or two seconds of one core. A count, because a clock would
+choose other examples each time."""
+_LEAST_LOOKED = 24
 TOP = 5  # classes of an answer that are shown
 
 
@@ -80,12 +85,30 @@ def exhibit_input(data: Data, x: torch.Tensor, most: int = MOST_PIXELS) -> Exhib
     return Exhibit("numbers")
 
 
+def operations(model: Model) -> int:
+    """Floating-point operations of one answer, as far as torch counts them: products of matrices and convolutions.
+
+    >>> from torch import nn
+    >>> operations(Model(nn.Linear(3, 2), input_shape=(3,), classes=2))
+    12
+    """
+    counter = FlopCounterMode(display=False)
+    with counter:
+        model.logits(model.probe()[:1])
+    return int(counter.get_total_flops())
+
+
 class Lookout:
-    """The examples that the views look at, and how the model answers them. All numbers are those of the whole data."""
+    """The examples that the views look at, and how the model answers them. All numbers are those of the whole data.
+
+    Of a large model they are fewer: as many as are answered in a moment.
+    """
 
     def __init__(self, model: Model, data: Data, seed: int = 0) -> None:
         model.require_fit(data)
-        count = min(MOST_LOOKED, len(data))
+        self.operations = operations(model)
+        affordable = int(PATIENCE / max(self.operations, 1))
+        count = min(MOST_LOOKED, max(_LEAST_LOOKED, affordable), len(data))
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
         self.index: list[int] = order[:count].sort().values.tolist() if count < len(data) else list(range(count))
         self.data = data.take(self.index).load()

@@ -35,7 +35,7 @@ from modelkeep.explain import (
 from modelkeep.explain.explainers import spread
 from modelkeep.explain.places import last_inner_place
 from modelkeep.explain.units import units_of
-from modelkeep.web.exhibits import Lookout, kind_of
+from modelkeep.web.exhibits import PATIENCE, Lookout, kind_of
 from modelkeep.web.network import INPUT, NetworkPlace, read_network
 
 OTHERS = "*"
@@ -92,6 +92,8 @@ class Explorer:
         self.network: tuple[NetworkPlace, ...] = read_network(model)
         self._places = frozenset(model.slices())
         self.visible_place = Saliency().usual_place(model)  # the input, or the embedding of a text
+        # A line takes 50 gradients, here and at the slice; a gradient costs about three answers.
+        self.usual_distribution = "line" if 300 * self.lookout.operations < PATIENCE else "point"
         self.usual_place = last_inner_place(model) or self.visible_place
         self.spread = spread(data.x) if data.x.ndim == 2 and self.kind == "table" else None
         self.explain = lru_cache(maxsize=128)(self._explain)

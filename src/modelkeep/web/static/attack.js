@@ -11,6 +11,7 @@ const at = (name) => lab.querySelector(`[data-at="${name}"]`);
 const slider = at("radius");
 const lastTrail = lastOnly(), lastStep = lastOnly();
 const LEVEL = { start: "unclear", open: "unclear", wrong: "unclear", proved: "good", found: "high" };
+const SLOW = 1000; // milliseconds of one attack, from which on none is run ahead
 let model = null, list = null, trail = null, asked = null, known = new Map(), filling = null;
 
 const chosen = () => ({ example: Number(state.get("example", String(list.first((line) => line.right)))), norm: state.get("norm", "l2"), seed: state.get("seed", "0") });
@@ -24,6 +25,7 @@ function refresh() {
   asked = wanted;
   trail = null;
   filling?.abort();
+  filling = null;
   lab.setAttribute("aria-busy", "true");
   lastTrail((signal) => getJson(`/api/attack/trail?${query()}`, { signal }), showTrail, fail);
 }
@@ -60,7 +62,6 @@ function showTrail(found) {
   at("proved").parentElement.classList.toggle("none", !(Number(trail.certified) > 0));
   at("found").parentElement.classList.toggle("none", trail.nearest === null);
   moveTo(stepOf(state.get("radius")));
-  fill();
 }
 
 function moveTo(step) {
@@ -71,7 +72,12 @@ function moveTo(step) {
   at("here").textContent = number(radius);
   for (const [i, cell] of [...at("zones").children].entries()) cell.classList.toggle("here", i + 1 === step);
   if (known.has(step)) return showPosition(step, known.get(step));
-  lastStep((signal) => getJson(`/api/attack/at?${query(step)}`, { signal }), (found) => showPosition(step, found), fail);
+  const began = performance.now();
+  lastStep((signal) => getJson(`/api/attack/at?${query(step)}`, { signal }), (found) => {
+    showPosition(step, found);
+    // A slow model is asked only for what is dragged to: who waits in another view shall not wait for this one, too.
+    if (!filling && performance.now() - began < SLOW) fill();
+  }, fail);
 }
 
 function remember(step, found) {
@@ -122,7 +128,6 @@ function showPictures(found, name) {
 
 /** Ask for the other positions in the background, the coarse ones first, so that a drag finds them there. */
 async function fill() {
-  filling?.abort();
   const mine = new AbortController();
   filling = mine;
   const steps = [];

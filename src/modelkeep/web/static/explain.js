@@ -15,7 +15,7 @@ const chosen = () => ({
   slice: state.get("slice") || model.usual,
   why: state.get("why"),
   against: state.get("against"),
-  distribution: state.get("over", "line"),
+  distribution: state.get("over") || model.usual_distribution,
   seed: state.get("seed", "0"),
 });
 

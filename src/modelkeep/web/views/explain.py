@@ -38,6 +38,7 @@ def describe(request: Request) -> JSONResponse:
                 "places": tell(explorer.network),
                 "visible": explorer.visible_place,
                 "usual": explorer.usual_place,
+                "usual_distribution": explorer.usual_distribution,
                 "examples": tell(explorer.lookout.lines()),
                 "of": len(opened.data),
                 "others": OTHERS,
