@@ -107,7 +107,7 @@ class Playground:
             before=before,
             wrong=wrong,
             nearest=nearest,
-            nearest_answer=self.model.classes[int(found.after[0])] if nearest is not None else None,
+            nearest_answer=self._name(int(found.after[0])) if nearest is not None else None,
             certified=certified,
             why_not=why_not,
             radii=tuple(float(f"{end * step / STEPS:.6g}") for step in range(STEPS + 1)),
@@ -174,6 +174,9 @@ class Playground:
         low, high = self.model.bounds if self.model.bounds is not None else (x.amin(dim=0), x.amax(dim=0))
         change = (torch.as_tensor(high) - torch.as_tensor(low)).expand(self.data.input_shape)
         return float(Ball(norm, None).distance(change[None], torch.zeros_like(change)[None])[0]) or 1.0
+
+    def _name(self, label: int) -> str:
+        return self.model.classes[label] if label >= 0 else "not a number"  # -1: the network gives NaN there
 
     def _one(self, index: int) -> Data:
         if not 0 <= index < len(self.data):

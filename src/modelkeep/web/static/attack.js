@@ -33,6 +33,7 @@ function refresh() {
 function fail(problem) {
   lab.removeAttribute("aria-busy");
   showProblem(problem);
+  document.getElementById("verdict").hidden = true; // it was about something else
   settle(lab);
 }
 
@@ -91,6 +92,7 @@ function showPosition(step, found) {
   showProblem(null);
   lab.removeAttribute("aria-busy");
   const verdict = document.getElementById("verdict");
+  verdict.hidden = false;
   verdict.className = `verdict ${LEVEL[found.state]}`;
   verdict.firstElementChild.textContent = found.sentence;
   const moved = found.distance > 0;
@@ -150,6 +152,7 @@ async function start() {
     model = await getJson("/api/attack/model");
   } catch (problem) {
     lab.hidden = true;
+    document.getElementById("verdict").hidden = true;
     showProblem(problem);
     return;
   }

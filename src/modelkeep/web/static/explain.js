@@ -34,6 +34,7 @@ const named = (quantity) => (quantity.startsWith("predicted") ? `the ${quantity}
 function fail(problem) {
   lab.removeAttribute("aria-busy");
   showProblem(problem);
+  document.getElementById("verdict").hidden = true; // it was about something else
   settle(lab);
 }
 
@@ -45,6 +46,7 @@ function showExplanation(found) {
   const [top] = found.answer;
   const right = top.name === found.label;
   const verdict = document.getElementById("verdict");
+  verdict.hidden = false;
   verdict.className = `verdict ${right ? "unclear" : "high"}`;
   verdict.firstElementChild.textContent = right
     ? `Example ${example} is answered '${top.name}' (${percent(top.probability)}), which is its label.`
@@ -61,7 +63,7 @@ function showExplanation(found) {
   if (!picture) figures.push(make("details", {}, make("summary", {}, `Example ${example} as it is`), entire));
   at("figures").classList.toggle("rows", !picture);
   at("figures").replaceChildren(...figures);
-  at("quantity").textContent = `${named(found.quantity)} = ${number(found.value)}, over the ${found.distribution}` + (found.gap === null ? "." : `; the attributions miss ${number(Math.abs(found.gap))} of its change.`);
+  at("quantity").textContent = `${named(found.quantity)} = ${number(found.value)}, over ${found.distribution.startsWith("the ") ? "" : "the "}${found.distribution}` + (found.gap === null ? "." : `; the attributions miss ${number(Math.abs(found.gap))} of its change.`);
   at("answer").replaceChildren(answerBars(found.answer, "The answer", found.label));
   showMade(found.made, found.made.command ? "" : "Over all examples of a class only Python explains.");
   const unit = state.get("unit");
@@ -127,7 +129,7 @@ function drawNetwork() {
     const shape = place.shape ? place.shape.join("×") : "";
     const said = `${place.name}, ${place.kind}, ${shape}${skips.length ? `, reads ${skips.join(" and ")}` : ""}`;
     const option = make("div", { role: "option", tabindex: "-1", "aria-selected": "false", "aria-label": said, "data-place": place.name, title: said },
-      make("span", { class: "place" }, place.name), make("span", { class: "kind" }, `${place.kind === "input" ? "" : `${place.kind} `}${shape}`),
+      placeName(place.name), make("span", { class: "kind" }, `${place.kind === "input" ? "" : `${place.kind} `}${shape}`),
       skips.length ? make("span", { class: "skips" }, `↰ ${skips.join(", ")}`) : null);
     if (i > 0 && !place.reads.includes(model.places[i - 1].name)) option.classList.add("apart");
     option.addEventListener("click", () => state.set({ slice: place.name, unit: "" }));
@@ -143,6 +145,12 @@ function drawNetwork() {
     next.focus();
     next.click();
   });
+}
+
+/** The name of a place: where it stands in small letters, and what it is. */
+function placeName(name) {
+  const end = name.lastIndexOf(".") + 1;
+  return make("span", { class: "place" }, end ? make("small", {}, name.slice(0, end)) : null, name.slice(end));
 }
 
 function markPlace(name) {
@@ -166,6 +174,7 @@ async function start() {
     model = await getJson("/api/explain/model");
   } catch (problem) {
     lab.hidden = true;
+    document.getElementById("verdict").hidden = true;
     showProblem(problem);
     return;
   }

@@ -29,6 +29,7 @@ function refresh() {
 function fail(problem) {
   lab.removeAttribute("aria-busy");
   showProblem(problem);
+  document.getElementById("verdict").hidden = true; // it was about something else
   settle(lab);
 }
 
@@ -64,6 +65,7 @@ function move() {
 function showPosition(told) {
   mark(told.rate, told.found.value);
   const verdict = document.getElementById("verdict");
+  verdict.hidden = false;
   verdict.className = `verdict ${told.claimed ? "high" : "unclear"}`;
   verdict.firstElementChild.textContent = told.sentence;
   at("found").textContent = told.enough ? interval(told.found) : `inconclusive: needs ${told.needed.toLocaleString("en")} others`;
@@ -87,6 +89,7 @@ async function start() {
     model = await getJson(`/api/privacy/model?seed=${state.get("seed", "0")}`);
   } catch (problem) {
     lab.hidden = true;
+    document.getElementById("verdict").hidden = true;
     showProblem(problem);
     return;
   }

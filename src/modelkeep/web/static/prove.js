@@ -26,6 +26,7 @@ function fail(problem) {
   lab.removeAttribute("aria-busy");
   at("body").hidden = true;
   showProblem(problem);
+  document.getElementById("verdict").hidden = true; // it was about something else
   settle(lab);
 }
 
@@ -63,6 +64,7 @@ function move() {
 
 function showPosition(told) {
   const verdict = document.getElementById("verdict");
+  verdict.hidden = false;
   const share = told.verified;
   verdict.className = `verdict ${share.value > 0 ? "good" : "unclear"}`;
   verdict.firstElementChild.textContent = told.radius === 0

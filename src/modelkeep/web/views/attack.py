@@ -56,6 +56,7 @@ def find_trail(request: Request, example: int, norm: str = "l2", seed: int = 0) 
         return JSONResponse(
             {
                 **told,
+                "why_not": opened.sources.fill(trail.why_not),
                 "exhibit": tell(exhibit(opened.data, example)),
                 "made": tell_result(trail.search, opened.sources, n=1, data=f"data.take([{example}])"),
             }
