@@ -31,6 +31,7 @@ from _measure import arguments, report
 from modelkeep import Data, Model
 from modelkeep.attack import PGD
 from modelkeep.audit.sources import Sources
+from modelkeep.cli.forms import CommandLineForms
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.web.app import create_app
 from modelkeep.web.workspace import Workspace
@@ -78,10 +79,23 @@ def train(seed: int) -> tuple[Model, Data, Data]:
     return model, learned, others
 
 
+class _Trained(CommandLineForms):
+    """A command line that knows the network that was trained here."""
+
+    def __init__(self, model: Model, learned: Data, others: Data) -> None:
+        self.model, self.learned, self.others = model, learned, others
+
+    def open(self, sources: Sources) -> tuple[Model, Data]:
+        return self.model, self.others
+
+    def read_training(self, sources: Sources, like: Data) -> Data:
+        return self.learned
+
+
 @contextmanager
 def served(model: Model, learned: Data, others: Data, folder: Path) -> Iterator[str]:
     """The application on loopback; its address."""
-    workspace = Workspace(folder, lambda _: (model, others), lambda _sources, _like: learned)
+    workspace = Workspace(folder, _Trained(model, learned, others))
     workspace.open(Sources("small-cnn", "digits28"))
     config = uvicorn.Config(create_app(workspace, "token"), port=0, log_level="warning", timeout_graceful_shutdown=1)
     server, socket = uvicorn.Server(config), config.bind_socket()

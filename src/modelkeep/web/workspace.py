@@ -19,6 +19,7 @@ from modelkeep.web.runs import Runs
 
 TRY_DIGITS = Sources("digits-cnn", "digits", "digits")
 _MOST_OPEN = 4  # models; a tab may have one that another tab does not
+_COMPUTING = threading.RLock()
 _asked: ContextVar[tuple[str, str]] = ContextVar("modelkeep_ui_asked", default=("", ""))
 
 
@@ -30,13 +31,14 @@ class NotOpen(ModelKeepError):
 class Opened:
     """A model with its data, and the names under which a command line finds them again.
 
-    `lock` is held by whoever computes with the model: it has one set of hooks.
+    `lock` is held by whoever computes with a model, and there is one for all of them: a model has one set of hooks,
+    torch.fx patches `nn.Module` itself while it traces a network, and the random state is that of the process.
     """
 
     model: Model
     data: Data
     sources: Sources
-    lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
+    lock: threading.RLock = field(default=_COMPUTING, repr=False, compare=False)
 
     @cached_property
     def fingerprints(self) -> tuple[str, str]:
@@ -47,10 +49,11 @@ class Opened:
     @cached_property
     def slices(self) -> tuple[str, ...]:
         """The places where the network can be cut; none of a model that only answers."""
-        try:
-            return self.model.slices()
-        except ModelKeepError:
-            return ()
+        with self.lock:
+            try:
+                return self.model.slices()
+            except ModelKeepError:
+                return ()
 
     @property
     def name(self) -> str:
@@ -98,9 +101,12 @@ class Workspace:
         """Read a model and its data, unless they are open already."""
         key = (sources.model, sources.data)
         with self._lock:
-            there = self._opened.pop(key, None)
-            if there is None or there.sources != sources:
+            there = self._opened.get(key)
+        if there is None or there.sources != sources:
+            with _COMPUTING:  # what is read is tried at once; other pages need not wait for that
                 there = Opened(*self.command_line.open(sources), sources)
+        with self._lock:
+            self._opened.pop(key, None)
             self._opened[key] = there  # the last
             while len(self._opened) > _MOST_OPEN:
                 del self._opened[next(iter(self._opened))]
