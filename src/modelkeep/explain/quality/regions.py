@@ -1,19 +1,36 @@
-"""Regions: small places of the input, at one position for all examples, on which a class's attribution concentrates."""
+"""Regions: the parts of an input that may decide for a class, and how far their content sets the class apart."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from matplotlib.patches import Rectangle
+    from matplotlib.axes import Axes
+
+Kind = Literal["square", "feature", "frame", "line", "pixels", "frequency", "colour", "moving", "units"]
+"""What a region is: see `KINDS` for each in words."""
+
+KINDS: dict[Kind, str] = {
+    "square": "small squares at one place",
+    "feature": "single features",
+    "frame": "frames along the edge",
+    "line": "rows and columns",
+    "pixels": "scattered pixels",
+    "frequency": "frequencies",
+    "colour": "brightness, contrast and colour of the whole picture",
+    "moving": "small patterns wherever they are",
+    "units": "channels and units inside the network",
+}
 
 # The largest square that is looked for, as a share of a picture's area: a corner of 2×2 in 8×8 pixels.
 LARGEST = 1 / 16
+# By how much of a pixel an outline lies outside of what it surrounds.
+OUTSIDE = 0.25
 # Outer rows and columns are dropped from it as long as the rest keeps this much of its attribution.
 KEPT = 0.95
 # What keeps a value from counting without bound where it hardly varies in the class.
@@ -22,35 +39,36 @@ _STEADY = 0.1
 
 @dataclass(frozen=True)
 class Region:
-    """A rectangle of a picture, or one feature of a table. Rows and columns count from 0, and the last ones belong."""
+    """A rectangle of a picture, one feature of a table, or another part of the `kind` that its `name` describes.
+
+    Rows and columns count from 0, and the last ones belong. `cells` are the flat numbers of the pixels of a part that
+    is no rectangle.
+    """
 
     name: str
-    rows: tuple[int, int] | None
-    columns: tuple[int, int] | None
-    feature: int | None
+    rows: tuple[int, int] | None = None
+    columns: tuple[int, int] | None = None
+    feature: int | None = None
+    kind: Kind = "square"
+    cells: tuple[int, ...] = ()
+
+    @property
+    def standing(self) -> bool:
+        """Whether it is at one place of the input, so that it can be outlined."""
+        return self.feature is None and (self.rows is not None or bool(self.cells))
 
     def mask(self, shape: tuple[int, ...]) -> torch.Tensor:
         """True inside the region, for inputs of this shape."""
         inside = torch.zeros(shape, dtype=torch.bool)
         if self.feature is not None:
             inside.view(-1)[self.feature] = True
+        elif self.cells:
+            inside.flatten(1)[:, list(self.cells)] = True
         else:
             assert self.rows is not None
             assert self.columns is not None
             inside[:, self.rows[0] : self.rows[1] + 1, self.columns[0] : self.columns[1] + 1] = True
         return inside
-
-    def outline(self) -> Rectangle:
-        """The frame of a rectangle, to be added to the axes of a picture."""
-        from matplotlib.patches import Rectangle
-
-        from modelkeep.core.plots import PALETTE
-
-        assert self.rows is not None
-        assert self.columns is not None
-        width, height = self.columns[1] - self.columns[0] + 1, self.rows[1] - self.rows[0] + 1
-        corner = (self.columns[0] - 0.5, self.rows[0] - 0.5)
-        return Rectangle(corner, width, height, fill=False, edgecolor=PALETTE[1], linewidth=2, clip_on=False)
 
     def elsewhere(self, shape: tuple[int, ...], count: int, generator: torch.Generator) -> torch.Tensor:
         """`count` masks of the same size at random other places that do not touch the region, `(count, *shape)`."""
@@ -86,12 +104,30 @@ def rectangle(top: int, bottom: int, left: int, right: int) -> Region:
         return f"{what} {first}" if first == last else f"{what}s {first}–{last}"
 
     name = f"{span('row', top, bottom)}, {span('column', left, right)}"
-    return Region(name, (top, bottom), (left, right), None)
+    return Region(name, (top, bottom), (left, right))
 
 
 def feature(index: int, names: tuple[str, ...] | None) -> Region:
     """The region that is one feature of a table."""
-    return Region(f"'{names[index]}'" if names is not None else f"feature {index}", None, None, index)
+    return Region(f"'{names[index]}'" if names is not None else f"feature {index}", feature=index, kind="feature")
+
+
+def outline(ax: Axes, inside: torch.Tensor) -> None:
+    """Draw the edge of `inside: (h, w)` just outside of it, so that a mark of one pixel can still be seen."""
+    from matplotlib.collections import LineCollection
+
+    from modelkeep.core.plots import PALETTE
+
+    padded = functional.pad(inside, (1, 1, 1, 1))
+    off = 0.5 + OUTSIDE
+    segments = []
+    for row, column in (torch.nonzero(padded) - 1).tolist():
+        for down, across in ((-1, 0), (1, 0), (0, -1), (0, 1)):
+            if not padded[row + 1 + down, column + 1 + across]:
+                y, x = row + off * down, column + off * across
+                ends = ((x - 0.5, y), (x + 0.5, y)) if down else ((x, y - 0.5), (x, y + 0.5))
+                segments.append(ends)
+    ax.add_collection(LineCollection(segments, colors=PALETTE[1], linewidths=1.2, clip_on=False), autolim=False)
 
 
 def candidates(attribution: torch.Tensor, names: tuple[str, ...] | None, count: int) -> list[Region]:
@@ -122,18 +158,23 @@ def is_picture(shape: tuple[int, ...]) -> bool:
     return len(shape) == 3 and min(shape[1:]) >= 4
 
 
-def set_apart(x: torch.Tensor, own: torch.Tensor, region: Region) -> float:
-    """How far the content of the region in a class lies from that in all others, `x: (n, ...)`, `own: (n,)` bool.
+def set_apart(content: torch.Tensor, own: torch.Tensor) -> float:
+    """How far a content `(n, values)` in a class, `own: (n,)` bool, lies from that in all others.
 
     The distance of a content is that to the class's median, in which each value counts the more the steadier it is in
     the class. What is natural varies, so some examples of other classes always come near; a planted mark leaves a gap
     between most of the class and nearly all of the others. The gap is given as a share of the median distance of the
     others; below 0 there is none.
     """
-    content = x[:, region.mask(tuple(x.shape[1:]))].double()
+    content = content.double()
     off = (content - content[own].median(dim=0).values).abs()
     # Without the second term, values that never vary in the class would be all that counts.
     distance = (off / (off[own].mean(dim=0) + _STEADY * off[~own].mean(dim=0)).clamp_min(1e-12)).mean(dim=1)
+    return gap(distance, own)
+
+
+def gap(distance: torch.Tensor, own: torch.Tensor) -> float:
+    """The gap between the distances of most of a class and those of nearly all others, by the others' median."""
     near, usual = distance[~own].quantile(0.02), distance[~own].median()
     return float((near - distance[own].quantile(0.8)) / usual) if usual > 0 else 0.0
 
