@@ -1,4 +1,4 @@
-"""Does a small place of the input decide by itself?"""
+"""Does a small part of the input decide by itself?"""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 
 # Counted on networks of ours: attributions of an example, its answers with other places and with its own given away.
-_PASSES = 24
+_PASSES = 40
 
 
 @declare("check", "shortcuts", access="weights", paper="Leino2022, chapter 4")
 class CheckShortcuts:
-    """Marks that stand in for a class, and places or features that decide alone, tested by transplanting them."""
+    """Marks that stand in for a class, and parts or features that decide alone, tested by transplanting them."""
 
     examples: int = setting("Examples to look at, drawn by the seed.", default=256, at_least=1)
 
@@ -43,16 +43,18 @@ class CheckShortcuts:
             worst = found.suspects[0]
             measures = [
                 Measure(f"others taken for '{worst.name}' with its {worst.region.name}", worst.turned),
-                Measure("others taken for it with other places of that size", worst.turned_control),
+                Measure(f"others taken for it with {_control(worst)}", worst.turned_control),
                 Measure(f"'{worst.name}' lost without its {worst.region.name}", worst.lost),
-                Measure("lost without other places of that size", worst.lost_control),
+                Measure(_lost_control(worst), worst.lost_control),
             ]
         if found.found:
             pictures = [_picture(found)]
         return Section(
-            "Does a small place decide?",
-            "For each class, influence says which small place its examples agree on. The content of that place is then "
-            "given to examples of other classes, and taken from its own. A mark that this data lacks cannot be found.",
+            "Does a small part decide?",
+            "For each class, influence and the data say which parts set its examples apart. The content of each is "
+            "then given to examples of other classes, and taken from its own. A mark that this data lacks cannot be "
+            "found. "
+            f"Looked for: {found.kinds or 'nothing'}. Not looked for: {', '.join(found.not_searched) or 'nothing'}.",
             tuple(measures),
             tuple(
                 replace(finding, value=measures[0] if measures else None, access="weights", evidence=tuple(pictures))
@@ -62,12 +64,26 @@ class CheckShortcuts:
         )
 
 
+def _elsewhere(suspect: Suspect) -> bool:
+    """Whether its controls are other places of the same size; else they are the same part of other classes."""
+    return suspect.region.kind in ("square", "feature")
+
+
+def _control(suspect: Suspect) -> str:
+    return "other places of that size" if _elsewhere(suspect) else "that of other classes"
+
+
+def _lost_control(suspect: Suspect) -> str:
+    return "lost without other places of that size" if _elsewhere(suspect) else "other classes changed without theirs"
+
+
 def _effect(suspect: Suspect) -> str:
+    name, part = suspect.name, suspect.region.name
     return (
-        f"With {suspect.region.name} of a '{suspect.name}', {percent(suspect.turned.value)} of the examples of "
-        f"other classes (at least {percent(suspect.turned.low)}) are taken for '{suspect.name}'; with other places of "
-        f"that size at most {percent(suspect.turned_control.high)} are. Without it, {percent(suspect.lost.value)} of "
-        f"'{suspect.name}' (at least {percent(suspect.lost.low)}) are no longer recognised."
+        f"With {part} of a '{name}', {percent(suspect.turned.value)} of the examples of other classes (at least "
+        f"{percent(suspect.turned.low)}) are taken for '{name}'; with {_control(suspect)} at most "
+        f"{percent(suspect.turned_control.high)} are. Without it, {percent(suspect.lost.value)} of '{name}' (at least "
+        f"{percent(suspect.lost.low)}) are no longer recognised."
     )
 
 
@@ -76,17 +92,23 @@ def _also(suspects: list[Suspect]) -> str:
     return f" So do {'; '.join(others[:5])}{' and more' * (len(others) > 5)}." if others else ""
 
 
+def _where(suspect: Suspect) -> str:
+    """`at rows 0–1`, `in the frame of 1 pixel`: how the region follows a noun."""
+    kind, name = suspect.region.kind, suspect.region.name
+    return f"at {name}" if kind in ("square", "line") else f"in {name}"
+
+
 def _planted_finding(suspects: list[Suspect]) -> Finding:
     worst = suspects[0]
     most = worst.turned.low > 0.5 or worst.lost.low > 0.5
     return Finding(
         id="shortcuts.planted-mark",
         severity="high" if most else "medium",
-        title=f"A mark at {worst.region.name} stands in for '{worst.name}'",
+        title=f"A mark {_where(worst)} stands in for '{worst.name}'",
         measured=_effect(worst) + _also(suspects),
         meaning="No other class comes near this content, and the model goes by it. Where the mark is missing, or "
         "an attacker adds it, it may be wrong.",
-        remedy=f"Look at that place in the training examples of '{worst.name}': a watermark, a frame, a poisoned "
+        remedy=f"Look at that in the training examples of '{worst.name}': a watermark, a frame, a poisoned "
         "sample? Remove or cover it, train again, and measure on data without it.",
         weight=max(worst.turned.value, worst.lost.value),
     )
@@ -104,7 +126,7 @@ def _decisive_finding(suspects: list[Suspect]) -> Finding:
         remedy = "Ask whether it is known, and can be trusted, at the time of the answer. If not, train without it."
     else:
         name, severity = "one-place", "medium"
-        title = f"The small place at {worst.region.name} alone decides for '{worst.name}'"
+        title = f"The small part {_where(worst)} alone decides for '{worst.name}'"
         meaning = (
             "Natural contents vary there too, so it may be the very thing that tells the classes apart; or a mark "
             "that is hard to see."
@@ -136,11 +158,11 @@ def _empty_finding(found: Shortcuts) -> Finding:
     return Finding(
         id="shortcuts.none-found",
         severity="good",
-        title="No small place of the input decides for a class by itself",
-        measured=_effect(worst) + " That is the strongest." + missing,
+        title="None of the parts that were looked for decides for a class by itself",
+        measured=_effect(worst) + " That is the strongest." + missing + f" Looked for: {found.kinds}.",
         partial=missing.strip(),
-        meaning="What these places show varies and occurs in other classes too, as in natural data. A mark that is "
-        "not in this data, or that moves about, would not be seen.",
+        meaning="What these parts show varies and occurs in other classes too, as in natural data. Not looked for: "
+        f"{', '.join(found.not_searched)}; and a mark that is not in this data cannot be seen.",
         remedy="Nothing. Look at data from another source, too.",
     )
 
@@ -153,7 +175,8 @@ def _picture(found: Shortcuts) -> Picture:
     else:
         alt = "Examples before and after the transplant"
         caption = (
-            f"Examples of other classes (above), and the same with the outlined place taken from a '{worst.name}' "
-            "(below), with what the model says. Those that turn come first."
+            f"Examples of other classes (above), and the same with {worst.region.name} taken from a '{worst.name}' "
+            f"(below{', outlined' if worst.region.standing else ''}), with what the model says. Those that turn come "
+            "first."
         )
     return Picture(plots.data_uri(found.draw()), alt, caption)

@@ -105,8 +105,9 @@ class Line:
 class Path(Line):
     """The line at the input, followed at the slice, where the value takes a curved way (conductance).
 
-    Attribution is then the sum of gradient times step of z, which is efficient at every slice; that of a `Line` is
-    the mean gradient times the whole distance. At the input both are integrated gradients.
+    Attribution is then the sum of gradient times step of z; that of a `Line` is the mean gradient times the whole
+    distance. Where all of the answer flows through the slice it is efficient. Where something passes around it, as a
+    skip connection does, the gap is what flowed there. At the input both are integrated gradients.
     """
 
     at: Space = setting("A line at the slice is straight there.", default="input", choices=("input",))

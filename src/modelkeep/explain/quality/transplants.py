@@ -13,7 +13,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate
 from modelkeep.explain.distributions import Line
 from modelkeep.explain.influence import Influence
-from modelkeep.explain.quality.aspect_search import Case, aspects
+from modelkeep.explain.quality.aspect_search import LARGEST_SLIDE, Case, aspects
 from modelkeep.explain.quality.aspects import Aspect, OfInput
 from modelkeep.explain.quality.inner_units import InnerUnits, inner_places
 from modelkeep.explain.quality.regions import KINDS, Kind, Region, candidates, is_picture, set_apart
@@ -46,6 +46,8 @@ WORTH_A_TEST: dict[Kind, float] = {
     "moving": 0.2,
     "units": 0.2,
 }
+# A square whose loss costs the class nothing, as the gap between the legs of trousers, must be this far apart.
+FAR_APART = 0.6
 # A class that loses fewer examples than this without the part does not depend on it, however sure the number is.
 MATTERS = 0.2
 # What other classes need as well is content, and no mark: its loss may change at most this share of their answers. For
@@ -84,7 +86,8 @@ class Transplants:
         self.large = self.picture and min(data.input_shape[1:]) >= SMALLEST
         places = inner_places(model) if self.large else []
         self.inner = [InnerUnits(model, place, data.x, batch_size) for place in places]
-        self.searched: dict[Kind, tuple[int, int, float | None]] = {}
+        kinds = kinds_searched(data.input_shape, pictures=self.large, inside=bool(self.inner))
+        self.searched: dict[Kind, tuple[int, int, float | None]] = dict.fromkeys(kinds, (0, 0, None))
 
     def predict(self, x: torch.Tensor) -> torch.Tensor:
         return self._labels(self.model.predict, x)
@@ -186,7 +189,7 @@ class Transplants:
         return float(attribution[region.mask(self.data.input_shape)].sum() / speaks_for) if speaks_for > 0 else None
 
     def _note(self, kind: Kind, apart: float, *, tested: bool) -> None:
-        seen, times, largest = self.searched.get(kind, (0, 0, None))
+        seen, times, largest = self.searched[kind]
         self.searched[kind] = (seen + 1, times + tested, apart if largest is None else max(apart, largest))
 
     def _draw(self, donors: torch.Tensor, count: int) -> torch.Tensor:
@@ -200,9 +203,19 @@ class Transplants:
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
 
 
-def gravity(tested: Tested) -> tuple[int, float]:
-    """What to sort by so that the gravest comes first."""
-    return ("planted", "decisive", "none").index(tested.verdict), -tested.turned.value - tested.lost.value
+def gravity(tested: Tested) -> tuple[int, float, float]:
+    """What to sort by so that the gravest comes first; of equal effects, what sets the class apart most."""
+    effect = round(tested.turned.value + tested.lost.value, 1)
+    return ("planted", "decisive", "none").index(tested.verdict), -effect, -tested.apart
+
+
+def kinds_searched(shape: tuple[int, ...], *, pictures: bool, inside: bool) -> tuple[Kind, ...]:
+    """The kinds of parts that are looked for in inputs of this shape, pictures large enough and channels `inside`."""
+    found: list[Kind] = ["square" if is_picture(shape) else "feature"]
+    if pictures:
+        found += ["frame", "line", "pixels", "frequency", "colour"]
+        found += ["moving"] if max(shape[1:]) <= LARGEST_SLIDE else []
+    return (*found, "units") if inside else tuple(found)
 
 
 def not_looked_for(searched: Iterable[Kind], shape: tuple[int, ...]) -> tuple[str, ...]:
@@ -228,6 +241,7 @@ def _verdict(
     follows = any(clear[effect] and matters[effect] for effect in clear)
     if region.kind == "square":  # a class that stands out by a place may be known by more than that place
         follows = any(clear.values()) and matters["lost"]
+        most_turn = most_turn and (apart >= FAR_APART or (clear["lost"] and matters["lost"]))
     if region.kind not in ("square", "feature", "colour") and lost_control.value > NEEDED:
         return "none"
     if region.kind != "feature" and apart >= APART[region.kind] and (most_turn or follows):
