@@ -100,7 +100,7 @@ class Frequencies(OfInput):
         mixed, given = spectrum(receivers).clone(), spectrum(donors)
         mixed[:, :, list(self.bins)] = given[:, :, list(self.bins)]
         size = tuple(receivers.shape[2:])
-        picture = torch.fft.irfft2(mixed.unflatten(2, (size[0], size[1] // 2 + 1)), s=size, norm="ortho")
+        picture = torch.fft.irfft2(mixed.view(*mixed.shape[:2], size[0], size[1] // 2 + 1), s=size, norm="ortho")
         return within(picture.to(receivers.dtype), self.model.bounds)
 
 
@@ -189,7 +189,8 @@ def distances(x: torch.Tensor, templates: torch.Tensor) -> torch.Tensor:
 
 def spectrum(x: torch.Tensor) -> torch.Tensor:
     """The coefficients of `x: (n, c, h, w)` by frequency, `(n, c, frequencies)`."""
-    return torch.fft.rfft2(x.float(), norm="ortho").flatten(2)
+    found: torch.Tensor = torch.fft.rfft2(x.float(), norm="ortho").flatten(2)
+    return found
 
 
 def within(x: torch.Tensor, bounds: Bounds) -> torch.Tensor:

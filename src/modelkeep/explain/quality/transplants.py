@@ -149,7 +149,9 @@ class Transplants:
                 rates.append(Estimate.rate(int(((after == label) == wanted).sum()), len(receivers)))
         apart = set_apart(self.data.x[:, region.mask(shape)], self.data.y == label)
         share = self._share(region, attribution)
-        return Tested(label, region, share, apart, *rates, verdict=_verdict(region, apart, *rates), aspect=None)
+        turned, turned_control, lost, lost_control = rates
+        verdict = _verdict(region, apart, turned, turned_control, lost, lost_control)
+        return Tested(label, region, share, apart, turned, turned_control, lost, lost_control, verdict, None)
 
     def _test_all(self, label: int, found: Iterable[Aspect], attribution: torch.Tensor | None) -> list[Tested]:
         """The candidates whose content sets the class apart enough to be worth a test, tested."""
