@@ -45,7 +45,9 @@ NEEDED = {
     "govern keys revoke": ["alice", "bob", "--reason", "lost"],
     "govern keys leave": ["alice", "--yes"],
     "encrypt ask": ["http://127.0.0.1:1", "--input", "none.npy"],
+    "govern audit": ["agreement.json", "ledger.sqlite3"],
     "privacy": ["none.onnx", "--members", "digits"],
+    "report": ["run.json"],
     "study export": ["none"],
     "study run": ["plasticity"],
 }

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 from cli.running import Run
+from modelkeep import Data
 from modelkeep.cli.tokenizer_files import find_tokenizer, tokenizer_of_width, write_tokenizer
 from modelkeep.core.errors import InputError
 from modelkeep.core.model_file import Description
-from texts import TOKENIZER, VALUES, lstm
+from modelkeep.training import Adam, Recipe, cross_entropy, fit
+from texts import TOKENIZER, VALUES, lstm, sentences
 
 
 def test_it_is_found_where_it_is_written(tmp_path: Path) -> None:
@@ -56,9 +58,17 @@ def test_it_goes_along_with_a_folder_of_hugging_face(modelkeep: Run, tmp_path: P
     assert read.code == 0, read.err
 
 
-def _write_reviews(folder: Path) -> None:
+def _write_reviews(folder: Path, *, trained: bool = False) -> None:
     """A text model with its tokenizer, and texts for it."""
-    write_tokenizer(TOKENIZER.to_json(), lstm().save(folder / "reviews.safetensors"))
+    model = lstm()
+    if trained:
+        texts = tuple(f"{word} film {other}" for word in ("good", "bad") for other in VALUES)
+        data = sentences(model, texts)
+        truth = torch.tensor([int(text.startswith("good")) for text in texts])
+        learned = Data(data.x, truth, model.classes, nest=data.nest, tokenizer=TOKENIZER)
+        recipe = Recipe(epochs=30, batch_size=8, optimizer=Adam(), learning_rate=0.03)
+        fit(model, learned, cross_entropy, recipe, seed=0)
+    write_tokenizer(TOKENIZER.to_json(), model.save(folder / "reviews.safetensors"))
     labels = (("good", "positive"), ("bad", "negative"))
     lines = [f"{word} film {other},{label}" for word, label in labels for other in VALUES]
     (folder / "reviews.csv").write_text("\n".join(["text,label", *lines]))
@@ -66,7 +76,7 @@ def _write_reviews(folder: Path) -> None:
 
 def test_completion_of_a_text_model(modelkeep: Run, tmp_path: Path) -> None:
     """Its trials read the texts in processes of their own, with the model's tokenizer and the same class 1."""
-    _write_reviews(tmp_path)
+    _write_reviews(tmp_path, trained=True)
     told = ("--data", "reviews.csv", "--train", "reviews.csv", "--text", "text", "--positive", "positive")
     short = ("--part", "logits", "--procedure", "T2", "--seeds", "1", "--steps", "40", "--every", "4")
     run = modelkeep("complete", "reviews.safetensors", *told, *short, "--learning-rate", "0.02")

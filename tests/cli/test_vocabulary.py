@@ -41,7 +41,8 @@ SYNONYMS = {
 # The same words wherever a verb has the option itself, but for these verbs, in which the thing is a narrower one.
 SAME = {
     "--again": (), "--arguments": (), "--batch-size": (), "--bounds": (), "--cache": (), "--classes": (),
-    "--config": (), "--data": ("certify verify", "govern demo", "govern draft", "govern serve", "privacy"),
+    "--config": (),
+    "--data": ("certify verify", "govern demo", "govern draft", "govern serve", "guard init", "privacy"),
     "--device": (), "--engine": ("audit",),
     "--epochs": ("privacy",), "--guarantee": (), "--ignore": (), "--input-shape": (), "--label": (),
     "--mean": (), "--missing": (), "--norm": (), "--patience": (), "--processes": (), "--radius": (), "--seed": (),
@@ -68,6 +69,7 @@ OF_THE_VERB = [
     "--labels-at",
     "--learning-rate",
     "--method",
+    "--model",
     "--name",
     "--optimizer",
     "--part",

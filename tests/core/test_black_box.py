@@ -177,10 +177,12 @@ def test_pgd_says_what_it_misses() -> None:
 def test_an_audit_says_what_it_could_not_check() -> None:
     model = Model.answering(iris_pipeline())
     found = audit(model, DATA, Settings(examples=20))
-    assert len(found.sections) == 1
-    assert "Not checked, because this model only answers with scores: robustness" in found.description
-    with pytest.raises(AccessError, match="CheckRobustness needs the weights"):
-        audit(model, DATA, Settings(examples=20, checks=("accuracy", "robustness")))
+    skipped = {finding.id: finding.measured for finding in found.findings if finding.skipped}
+    for check in ("robustness", "certification", "influence"):
+        assert "needs the weights of the model, which only answers with scores" in skipped[f"{check}.not-run"]
+    asked = audit(model, DATA, Settings(examples=20, checks=("robustness",)))
+    assert [finding.id for finding in asked.findings] == ["robustness.not-run"]
+    assert asked.verdict.line.startswith("Nothing can be said.")
 
 
 def test_a_factory_may_give_an_estimator() -> None:

@@ -113,7 +113,7 @@ def test_a_result_says_how_to_repeat_it(small_cnn: Model) -> None:
     result = method(small_cnn, data, seed=3)
     assert result.provenance.method == "test/confidence"
     assert result.provenance.settings["share"] == 0.5
-    assert result.python == "MeanConfidence(share=0.5, mask=tensor([1., 1.]))(model, data, seed=3)"
+    assert result.python == "MeanConfidence(share=0.5, mask=…)(model, data, seed=3)"
     assert result.command == "modelkeep test MODEL --data DATA --method confidence --share 0.5 --mask … --seed 3"
     assert Confidence.from_json(result.to_json()).command == result.command
     printed = " ".join(str(result).split())

@@ -78,7 +78,7 @@ def main() -> None:
             os._exit(0)
         chance.random()  # the parent's draws and the child's go on from different places
         if killed % 2 == 0:
-            time.sleep(chance.uniform(0.0, 0.15))
+            time.sleep(chance.uniform(0.0, 0.04))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):

@@ -49,10 +49,13 @@ def report(
         raise InputError("Name the run.json of an audit, or give --schema.")
     names = list(dict.fromkeys(format or ["markdown"]))
     chosen = [find_format(name) for name in names]
+    folder = out if out is not None else _OUT
+    if len(chosen) > 1:
+        check_out(folder)
+    else:
+        check_out_file(out)
     found = _read(run)
     if len(chosen) > 1:
-        folder = out if out is not None else _OUT
-        check_out(folder)
         for path in write_formats(found, folder, names):
             typer.echo(path)
     elif out is None:
@@ -60,7 +63,6 @@ def report(
     else:
         from modelkeep.report.page import write_files
 
-        check_out_file(out)
         for path in write_files(out.parent, {out.name: chosen[0].write(found)}):
             typer.echo(path)
 
