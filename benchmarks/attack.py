@@ -4,6 +4,7 @@ Fashion-MNIST, a small CNN, PGD with 40 steps on 256 test images, each network a
 still stand. Floor: forward and input-gradient passes by hand, as many as there are steps, on every example, with
 nothing else. Every rival has the same number of steps, the same step size and one random start; the accuracies that
 they reach are in the output, and ours may not be higher. `hardened` is the same network after adversarial training.
+`autoattack.py` sets the standard ensemble beside AutoAttack; its ratio of times on one network is here too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch.nn.functional import cross_entropy
 
 from _attack_cw import cw_figures
 from _measure import arguments, interleaved, report
+from autoattack import compare
 from modelkeep import Data, Model
 from modelkeep.attack import PGD
 from modelkeep.core.norms import Norm
@@ -147,6 +149,10 @@ def main() -> None:
                 figures[f"fastest_peer_{case}_over_ours"] = fastest / times["ours"]
             print(f"{case}: {figures[f'{case}_over_floor']:.3f} of the floor", flush=True)
     figures |= cw_figures(models[""], test.first(128), peers, seed=options.seed)
+    if "torchattacks" in peers:
+        row = compare(options.seed, only="plain CNN, l2", examples=50).popitem()[1]
+        figures["standard_over_autoattack_time"] = row["standard_s"] / row["autoattack_s"]
+        figures["standard_accuracy"], figures["autoattack_accuracy"] = row["standard"], row["autoattack"]
     if peers:
         figures["fastest_peer_pgd_over_ours"] = figures["fastest_peer_pgd_linf_over_ours"]
     report(dict(sorted(figures.items())), options.json)

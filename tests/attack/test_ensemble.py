@@ -14,7 +14,9 @@ import pytest
 import torch
 from torch import nn
 
+from attack.every_attack import After
 from attack.linear_models import data_for, linear_model
+from attack.peers import peer
 from modelkeep import Data, Model
 from modelkeep.attack.adaptive import eot
 from modelkeep.attack.case import Search
@@ -134,7 +136,7 @@ def test_no_peer_finds_what_the_ensemble_could_not(
     standing = int(stands.sum())
     ball = Ball(norm, radius, model.bounds)
     won = torch.zeros(len(chosen), dtype=torch.bool)
-    for peer, attack in peers(copy.deepcopy(model.module), norm, radius).items():
+    for name_of_peer, attack in peers(copy.deepcopy(model.module), norm, radius).items():
         np.random.seed(0)  # which ART draws from
         with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -144,9 +146,43 @@ def test_no_peer_finds_what_the_ensemble_could_not(
         inside = ball.exactly(ball.project(candidate, chosen.x), chosen.x)
         assert float(ball.distance(inside, chosen.x).max()) <= radius
         wrong = model.predict(inside) != chosen.y
-        assert int(wrong[standing:].sum()) >= (2 if "Square" in peer else 15), f"{peer} is set up wrongly"
+        assert int(wrong[standing:].sum()) >= (2 if "Square" in name_of_peer else 15), (
+            f"{name_of_peer} is set up wrongly"
+        )
         won |= wrong
     assert int(won[:standing].sum()) <= 0.005 * standing
+
+
+SURROUNDINGS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "plain": lambda net: net,
+    "sure, × 100": lambda net: After(net, after=lambda logits: 100 * logits),
+    "sure, × 1000": lambda net: After(net, after=lambda logits: 1000 * logits),
+    "16 levels": lambda net: After(net, before=lambda x: (15 * x).round() / 15),
+    "16 levels, × 1000": lambda net: After(net, lambda x: (15 * x).round() / 15, lambda logits: 1000 * logits),
+    "random": lambda net: After(net, before=lambda x: x + 0.2 * torch.randn_like(x)),
+}
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_autoattack_in_full_leaves_no_more_than_a_point_less(
+    models: dict[str, Model], digits: tuple[Data, Data], surroundings: str
+) -> None:
+    """With fewer steps and queries for both; `benchmarks/autoattack.py` has them all."""
+    model = Model(SURROUNDINGS[surroundings](models["hardened"].module), input_shape=(1, 8, 8), classes=10)
+    data, radius = Data(digits[1].x[:60], digits[1].y[:60], model.classes), 0.15
+    ours = Standard(radius=radius, steps=20, queries=300)(model, data, seed=0)
+    package = peer("torchattacks")
+    theirs = []
+    for version in ("standard", "rand") if surroundings == "random" else ("standard",):
+        attack = package.AutoAttack(model.module, eps=radius, version=version, seed=0)
+        for part in attack._autoattack.attacks:
+            part.steps, part.n_queries = 20, 300
+        with warnings.catch_warnings(action="ignore"), torch.random.fork_rng(devices=[]):
+            found = attack(data.x.clone(), data.y).detach()
+        ball = Ball("linf", radius, model.bounds)
+        theirs.append(mean_accuracy(model, ball.exactly(ball.project(found, data.x), data.x), data.y))
+    assert 0.2 < min(theirs) < 0.9
+    assert mean_accuracy(model, ours.adversarial, data.y) <= min(theirs) + 0.01 + 1 / len(data)
 
 
 def alone(search: Search, model: Model, data: Data, norm: Norm, radius: float) -> Attacked:
@@ -258,7 +294,9 @@ def a_dozen_lines(model: Model, x: torch.Tensor, y: torch.Tensor, radius: float)
 
 
 def test_a_random_model_is_judged_by_fresh_draws_and_attacked_as_strongly_as_by_hand(trained_cnn: Model) -> None:
-    """Before, a success was one lucky draw: 0.33 was reported where the inputs were answered rightly in 0.51."""
+    """With 25 answers to each of 50 inputs, what is said is off by about 0.015. Before, a success was one lucky draw: 0.33 was
+    said where the truth was 0.51.
+    """
     model = Model(Shaken(trained_cnn.module), input_shape=(1, 8, 8), classes=trained_cnn.classes)
     data = load("digits").split(0.7, 0.3, seed=0)[1].first(50)
     floor = mean_accuracy(model, a_dozen_lines(model, data.x, data.y, 0.1), data.y)
@@ -269,8 +307,8 @@ def test_a_random_model_is_judged_by_fresh_draws_and_attacked_as_strongly_as_by_
     ):
         found = attack(model, data, seed=0)
         truth = mean_accuracy(model, found.adversarial, data.y)
-        assert found.robust_accuracy.value == pytest.approx(truth, abs=0.02)
-        assert found.clean_accuracy.value == pytest.approx(mean_accuracy(model, data.x, data.y), abs=0.02)
+        assert found.robust_accuracy.value == pytest.approx(truth, abs=0.04)
+        assert found.clean_accuracy.value == pytest.approx(mean_accuracy(model, data.x, data.y), abs=0.04)
         assert not found.robust_accuracy.excludes(truth)
         assert truth <= floor + 0.02
         assert found.right_after is not None
@@ -279,7 +317,7 @@ def test_a_random_model_is_judged_by_fresh_draws_and_attacked_as_strongly_as_by_
         assert found.accuracy_at(0.1).value == found.robust_accuracy.value
         assert "as the model is random" in str(found)
     remedy = PGD(radius=0.1, steps=40)(eot(model, 10), data, seed=0)
-    assert mean_accuracy(model, remedy.adversarial, data.y) == pytest.approx(remedy.robust_accuracy.value, abs=0.02)
+    assert mean_accuracy(model, remedy.adversarial, data.y) == pytest.approx(remedy.robust_accuracy.value, abs=0.04)
     assert remedy.robust_accuracy.value <= floor + 0.02
 
 

@@ -12,7 +12,7 @@ from modelkeep.attack.gradient.apgd import APGD
 from modelkeep.attack.gradient.apgd_targeted import APGDTargeted
 from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.attack.minimum_norm.fab import FAB
-from modelkeep.attack.query.square import Square
+from modelkeep.attack.query.square import Square, SquareOnLogits
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
@@ -60,11 +60,11 @@ class Standard(BoundedAttack):
                 PGD(norm=self.norm, radius=self.radius, steps=self.steps),
                 APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="ce"),
                 APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="dlr"),
-                Square(norm=self.norm, radius=self.radius, queries=queries),
+                SquareOnLogits(Square(norm=self.norm, radius=self.radius, queries=queries)),
             ]
         return [
             APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="ce"),
             APGDTargeted(norm=self.norm, radius=self.radius, steps=self.steps, targets=self.targets),
             FAB(norm=self.norm, steps=self.steps, targets=self.targets),
-            Square(norm=self.norm, radius=self.radius, queries=self.queries),
+            SquareOnLogits(Square(norm=self.norm, radius=self.radius, queries=self.queries)),
         ]

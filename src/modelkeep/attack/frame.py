@@ -11,6 +11,7 @@ from modelkeep.attack.answers import LOOKED_AT, Answers, ask, bare_logits, diffe
 from modelkeep.attack.campaign import Campaign
 from modelkeep.attack.case import Search, Target
 from modelkeep.attack.checkpoint import Checkpoint
+from modelkeep.attack.pooling import quick_pooling
 from modelkeep.attack.result import Attacked, Rewritten, summarise
 from modelkeep.core.data import Data
 from modelkeep.core.description import describe
@@ -77,7 +78,7 @@ def carry_out(
         )
     allowed = None if mask is None else _broadcast(mask, original)
     of_model, of_data = model.fingerprint(), data.fingerprint()
-    with measured(seed, of_model, of_data) as provenance, model.frozen(seed):
+    with measured(seed, of_model, of_data) as provenance, model.frozen(seed), quick_pooling(model.module):
         clean, few = _clean_logits(model, original, batch_size), original[:LOOKED_AT]
         seen, judging, before, random = (
             model,

@@ -86,7 +86,20 @@ class Scores(Labels):
         return self._logits(x).softmax(dim=1)
 
 
-class Weights(Scores):
+class Logits(Scores):
+    """The logits, and so the probabilities: of a sure model these round to 0 and 1, where the logits still differ.
+
+    They are scores, but no model that only answers is known to give them: they need the network.
+    """
+
+    needs: ClassVar[Access] = "weights"
+
+    def logits(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits `(n, classes)`; one query per example of `x: (n, *input_shape)`."""
+        return self._logits(x)
+
+
+class Weights(Logits):
     """Everything: the model itself. Passes through `forward` are counted, what is done with `model` is not."""
 
     needs: ClassVar[Access] = "weights"

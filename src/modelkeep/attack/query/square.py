@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +11,7 @@ import torch
 from modelkeep.attack.base import BoundedAttack
 from modelkeep.attack.case import Case
 from modelkeep.attack.query.windows import Windows
-from modelkeep.core.access import Scores
+from modelkeep.core.access import Labels, Logits, Scores
 from modelkeep.core.method import declare, setting
 from modelkeep.core.norms import Ball, per_example
 
@@ -45,12 +46,12 @@ class Square(BoundedAttack):
             else:
                 tried = propose(going, x, windows, _share(self.first_share, query / self.queries))
             tried = going.inside(tried)
-            scores = _log_probs(going, tried)
+            scores = _scores(going, tried)
             # The paper's losses: the margin to lose a label, the cross-entropy to get one.
             value = going.gain(scores) if going.targeted else going.lead(scores)
             # A tie is taken too: where scores are constant over regions, standing still would be the end.
             if going.random:  # the best value was one of luck: it is drawn again
-                scores_of_best = _log_probs(going, x)
+                scores_of_best = _scores(going, x)
                 best = going.gain(scores_of_best) if going.targeted else going.lead(scores_of_best)
             better = value >= best
             x = torch.where(per_example(better, x), tried, x)
@@ -67,8 +68,26 @@ class Square(BoundedAttack):
         return end
 
 
-def _log_probs(case: Case[Scores], x: torch.Tensor) -> torch.Tensor:
+@dataclass(frozen=True)
+class SquareOnLogits:
+    """Square where the attacker has the network: it sees logits, because the probabilities of a sure model round.
+
+    It still follows no gradient, so what it finds and gradients did not is a sign that they are masked.
+    """
+
+    square: Square
+    title: ClassVar[str] = "Square"
+    sees: ClassVar[type[Labels]] = Logits
+
+    def search(self, case: Case[Logits], /) -> torch.Tensor:
+        """The best input found for each example, `(n, ...)`."""
+        return self.square.search(case)
+
+
+def _scores(case: Case[Scores], x: torch.Tensor) -> torch.Tensor:
     """Logits up to a constant per example, which no margin feels; a probability that underflowed is the smallest."""
+    if isinstance(case.view, Logits):
+        return case.view.logits(x)
     probs = case.view.probs(x)
     return probs.clamp_min(torch.finfo(probs.dtype).tiny).log()
 
