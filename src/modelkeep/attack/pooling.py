@@ -23,7 +23,7 @@ def quick_pooling(network: nn.Module) -> Iterator[None]:
     """For the time of an attack, the network's 2×2 poolings are the quick ones; then they are as they were before."""
     found = [part for part in network.modules() if _is_quick(part)]
     for part in found:
-        part.forward = pool  # type: ignore[method-assign]
+        part.forward = pool
     try:
         yield
     finally:
