@@ -12,7 +12,7 @@ from modelkeep.core.access import Scores
 from modelkeep.core.errors import InputError
 from modelkeep.extract.bayes import PartialBayes, PerfectBayes, simplex_grid
 from modelkeep.extract.knowledge import Knowledge
-from modelkeep.extract.restorer import DDAEPlus
+from modelkeep.extract.restorer import DDAEPlus, _restore, _until
 from modelkeep.guard.defence import Defence
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW
@@ -20,6 +20,7 @@ from modelkeep.guard.defences.no_defence import NoDefence
 from modelkeep.guard.defences.reverse_sigmoid import ReverseSigmoid
 from modelkeep.guard.defences.rounding import Rounding
 from modelkeep.guard.grid import confidences, snap
+from modelkeep.training import Recipe
 
 
 def drawn(count: int, classes: int, seed: int = 0, flat: float = 0.5) -> torch.Tensor:
@@ -119,3 +120,15 @@ def test_the_oracle_must_be_given_and_the_attacker_can_do_without() -> None:
 def test_the_same_seed_gives_the_same_recovery() -> None:
     answers, knowledge = asked(ReverseSigmoid(0.8), drawn(50, 4))
     assert torch.equal(PartialBayes().recover(answers, knowledge), PartialBayes().recover(answers, knowledge))
+
+
+def test_the_restorer_of_the_paper_is_trained_by_the_l1_distance() -> None:
+    """Its minimum is the conditional median: of one answer that stands for three predictions, the middle one."""
+    clean = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.55, 0.45]]).repeat(40, 1)
+    answers = torch.tensor([[0.75, 0.25]]).repeat(120, 1)
+    recipe = Recipe(epochs=1, batch_size=60, learning_rate=1e-2)
+    median = _restore(answers[:1], clean, answers, _until(recipe, 200), "l1", 0)
+    mean = _restore(answers[:1], clean, answers, _until(recipe, 200), "cross-entropy", 0)
+    assert median[0, 0].item() == pytest.approx(0.8, abs=0.02)
+    assert mean[0, 0].item() == pytest.approx(0.75, abs=0.02)
+    assert DDAEPlus(restorer_loss="l1", restorer_epochs=200).name == "d-dae-plus"

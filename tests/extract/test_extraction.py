@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from modelkeep import Data, Model, Result
+from modelkeep.attack.transfer.proxy import RECIPE as PROXY_RECIPE
 from modelkeep.core.access import Scores
 from modelkeep.core.errors import InputError, ResultError
 from modelkeep.core.registry import declarations, find
@@ -20,6 +22,7 @@ from modelkeep.extract.bayes import PartialBayes
 from modelkeep.extract.curve import FidelityCurve
 from modelkeep.extract.extraction import Extract, Extraction
 from modelkeep.extract.strategies import AdaptiveKnockoff, JacobianAugmentation, Knockoff, Strategy
+from modelkeep.extract.substitute import EPOCHS, STEPS, recipe_until_converged
 from modelkeep.extract.target import Asked, Guarded
 from modelkeep.guard.defences.modelguard_s import ModelGuardS
 from modelkeep.guard.defences.modelguard_w import ModelGuardW
@@ -184,3 +187,19 @@ def test_a_result_says_how_to_repeat_it(victim: Model, halves: tuple[Data, Data]
     combined = replace(steal, attack=Combined(Repeated(2), PartialBayes(), rotations=True))
     both = combined(Scores(victim), test_digits, seed=0)
     assert (both.attack, both.means, both.queries, both.command) == ("repeated + partial-bayes", "clean", 40, "")
+
+
+def test_a_thief_with_few_answers_trains_until_it_helps_no_more(
+    victim: Model, halves: tuple[Data, Data], test_digits: Data
+) -> None:
+    """Twenty passes over 60 answers are twenty steps: the copy was given up long before it was as good as it gets."""
+    thief = partial(dense, hidden=[32])
+    fixed, tried = (
+        Extract(halves[1], Knockoff(60), architecture=thief, recipe=recipe, clean=victim)(
+            Scores(victim), test_digits, seed=0
+        )
+        for recipe in (PROXY_RECIPE, None)
+    )
+    assert tried.fidelity.value > fixed.fidelity.value + 0.1
+    assert recipe_until_converged(60).steps == recipe_until_converged(2000).steps == STEPS
+    assert (recipe_until_converged(64_000).steps or 0) == EPOCHS * 1000

@@ -60,6 +60,13 @@ def store(tmp_path: Path) -> SqliteStore:
     return SqliteStore(tmp_path / "state.sqlite3")
 
 
+def test_an_empty_batch_has_an_empty_answer(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "e.sqlite3")
+    assert Gate(Policy(ModelGuardS(1.0), "m", 4), store).answer(np.empty((0, 4)), [])[1].shape == (0, 4)
+    assert ModelGuardS(1.0)(snap(np.empty((0, 4)))).shape == (0, 4)
+    store.close()
+
+
 def test_it_is_algorithm_1(store: SqliteStore) -> None:
     y = drawn(300)
     _, answers = Gate(policy(noise=0.0), store).answer(y, hashes(300))

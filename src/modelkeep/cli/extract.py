@@ -65,7 +65,9 @@ def extract(
         str | None, typer.Option(help="The guard before the model; of a URL, what the thief assumes. See --list.")
     ] = None,
     architecture: Annotated[str | None, typer.Option(help="Of the copy, such as small_resnet; default: small.")] = None,
-    epochs: Annotated[int, typer.Option(min=1, help="How often the training data is seen.")] = 20,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="How often a copy sees the answers; by default until it has converged.")
+    ] = None,
     examples: Annotated[
         int | None, typer.Option(min=1, help="How many examples of --data judge the copy, drawn by the seed; else all.")
     ] = None,
@@ -122,7 +124,7 @@ def extract(
     around: dict[str, Any] = (
         {"means": "answers"} if far and draws_table and "means" not in given_settings(context) else {}
     )
-    recipe = replace(RECIPE, epochs=epochs)
+    recipe = None if epochs is None else replace(RECIPE, epochs=epochs)
     said = options.description(target)
     clean: Model | None = None
     if far:

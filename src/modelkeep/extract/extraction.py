@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainSerializer, PlainValidator
 
-from modelkeep.attack.transfer.proxy import RECIPE, Architecture
+from modelkeep.attack.transfer.proxy import Architecture
 from modelkeep.core import progress
 from modelkeep.core.data import Data
 from modelkeep.core.errors import ResultError, bad_parameter
@@ -108,7 +108,7 @@ class Extract:
         strategy: What the target is asked about: `Knockoff`, `AdaptiveKnockoff`, `JacobianAugmentation` or `Listed`.
         attack: How it is asked, and what is learnt from the answers.
         architecture: Of the substitute, as in `modelkeep.zoo.architectures`; without it a small one that fits.
-        recipe: How the substitute is trained.
+        recipe: How the substitute is trained; without one until it has converged (`recipe_until_converged`).
         defence: The defence that the attacker assumes, for attacks that adapt to it; a `Guarded` target tells.
         clean: The undefended model, where the evaluator has it: to measure the recovery and to judge without queries.
         price: The target's price of 1,000 queries.
@@ -128,7 +128,7 @@ class Extract:
     attack: Attack = NAIVE
     _: KW_ONLY
     architecture: Architecture | None = None
-    recipe: Recipe = RECIPE
+    recipe: Recipe | None = None
     defence: Defence | None = None
     clean: Model | None = None
     price: float | None = None

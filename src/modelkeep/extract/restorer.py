@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import torch
 
@@ -15,12 +16,13 @@ from modelkeep.core.method import declare, setting
 from modelkeep.extract.attacks import Attack
 from modelkeep.extract.bayes import TableAttack
 from modelkeep.extract.knowledge import Knowledge
-from modelkeep.extract.substitute import train_substitute
+from modelkeep.extract.substitute import Distances, train_substitute
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import architectures
 
 _SHADOWS = Recipe(epochs=10, batch_size=64, learning_rate=2e-3)
 _RESTORER = Recipe(epochs=5, batch_size=256, learning_rate=2e-3)
+RestorerLoss = Literal["cross-entropy", "l1"]
 CPU = torch.device("cpu")
 _three_layers: Architecture = partial(architectures.dense, hidden=[128, 128])
 
@@ -39,6 +41,14 @@ class DDAE(Attack):
     architecture: Architecture | None = setting("Of a shadow model; a small one that fits by default.", default=None)
     shadow_recipe: Recipe = setting("How a shadow model is trained.", default=_SHADOWS)
     recipe: Recipe = setting("How the restorer is trained.", default=_RESTORER)
+    restorer_epochs: int | None = setting(
+        "How often the restorer sees its pairs (200 in Chen2023); else as in the recipe.", default=None, at_least=1
+    )
+    restorer_loss: RestorerLoss = setting(
+        "Of the restorer: cross-entropy, or l1 as in Chen2023.",
+        default="cross-entropy",
+        choices=("cross-entropy", "l1"),
+    )
 
     def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
         """The answers through the restorer."""
@@ -52,7 +62,9 @@ class DDAE(Attack):
                 pairs.append((shadow, perturb(shadow, x)))
                 task.advance()
         clean, perturbed = (torch.cat(parts) for parts in zip(*pairs, strict=True))
-        return _restore(answers, clean, perturbed, self.recipe, knowledge.seed)
+        return _restore(
+            answers, clean, perturbed, _until(self.recipe, self.restorer_epochs), self.restorer_loss, knowledge.seed
+        )
 
     def _shadow(self, knowledge: Knowledge, seed: int) -> torch.Tensor:
         """The predictions of a new shadow model on all questions."""
@@ -77,6 +89,14 @@ class DDAEPlus(TableAttack):
     """Learns to undo the defence from the table of partial-bayes instead of shadow models."""
 
     recipe: Recipe = setting("How the restorer is trained.", default=_RESTORER)
+    restorer_epochs: int | None = setting(
+        "How often the restorer sees its pairs (200 in Chen2023); else as in the recipe.", default=None, at_least=1
+    )
+    restorer_loss: RestorerLoss = setting(
+        "Of the restorer: cross-entropy, or l1 as in Chen2023.",
+        default="cross-entropy",
+        choices=("cross-entropy", "l1"),
+    )
 
     def recover(self, answers: torch.Tensor, knowledge: Knowledge) -> torch.Tensor:
         """The answers through the restorer."""
@@ -84,7 +104,9 @@ class DDAEPlus(TableAttack):
             return answers
         pairs = self.table(answers, knowledge)
         clean, perturbed = (torch.cat(parts) for parts in zip(*pairs, strict=True))
-        return _restore(answers, clean, perturbed, self.recipe, knowledge.seed)
+        return _restore(
+            answers, clean, perturbed, _until(self.recipe, self.restorer_epochs), self.restorer_loss, knowledge.seed
+        )
 
 
 @dataclass(frozen=True)
@@ -98,14 +120,27 @@ class _Predictions:
     device: torch.device = CPU
 
 
+def _until(recipe: Recipe, epochs: int | None) -> Recipe:
+    return recipe if epochs is None else replace(recipe, epochs=epochs, steps=None)
+
+
 def _restore(
-    answers: torch.Tensor, clean: torch.Tensor, perturbed: torch.Tensor, recipe: Recipe, seed: int
+    answers: torch.Tensor, clean: torch.Tensor, perturbed: torch.Tensor, recipe: Recipe, loss: RestorerLoss, seed: int
 ) -> torch.Tensor:
     """The answers through a network of three layers that learnt `clean` from `perturbed`, both (m, classes).
 
-    Its loss is the cross-entropy of the clean predictions, whose minimum is their conditional mean: the Bayes estimate.
+    The least cross-entropy of the clean predictions is at their conditional mean, the Bayes estimate; the least ℓ1
+    distance at their conditional median.
     """
     count = answers.shape[1]
     predictions = _Predictions(tuple(map(str, range(count))), (count,))
-    restorer = train_substitute(predictions, perturbed, clean, architecture=_three_layers, recipe=recipe, seed=seed)
+    restorer = train_substitute(
+        predictions,
+        perturbed,
+        clean,
+        architecture=_three_layers,
+        recipe=recipe,
+        objective=Distances if loss == "l1" else None,
+        seed=seed,
+    )
     return Scores(restorer).probs(answers)

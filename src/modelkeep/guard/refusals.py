@@ -76,6 +76,18 @@ class TooLarge(Refusal):
     code = "OUT_OF_RANGE"
 
 
+class UnknownEncoding(Refusal):
+    """The body is compressed in a way that is not read here."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE.value
+    code = "UNIMPLEMENTED"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """RFC 9110 has a 415 name what would be read."""
+        return {"Accept-Encoding": "gzip, identity"}
+
+
 class TooMany(Refusal):
     """The principal's rate or budget is used up; without `retry_after`, for good."""
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from guard.predictions import Raw, exact_distance, exactly, raw_predictions
 from modelkeep.core.errors import InputError
 from modelkeep.guard.defences import NoDefence, ReverseSigmoid, Rounding, TopOne
+from modelkeep.guard.defences.rounding import RoundingEach
 from modelkeep.guard.defences.segment import move_toward
 from modelkeep.guard.grid import ONE, confidences, distortion, snap
 
@@ -33,6 +34,16 @@ def test_rounded_answers_have_their_decimals_and_a_bound(raw: Raw, decimals: int
     bound = Fraction(raw.shape[1] + 4, 2 * 10**decimals)
     for y, answer in zip(clean.units, answers, strict=True):
         assert exact_distance(exactly(y, ONE), exactly(answer, ONE)) <= bound + Fraction(raw.shape[1], ONE)
+
+
+def test_the_papers_rounding_is_kept_up_to_its_sum() -> None:
+    raw = np.random.default_rng(0).dirichlet(np.ones(5), size=200)
+    answers = confidences(RoundingEach(1)(snap(raw))).astype(float)
+    rounded = np.floor(raw * 10 + 0.5)
+    np.testing.assert_allclose(answers, rounded / rounded.sum(axis=1, keepdims=True), atol=6 / ONE)
+    assert (answers.argmax(axis=1) == raw.argmax(axis=1)).all()
+    many = confidences(RoundingEach(1)(snap(np.full((1, 100), 0.01))))
+    np.testing.assert_allclose(many.sum(), 1)
 
 
 def test_rounding_by_itself_would_leave_the_simplex() -> None:

@@ -33,12 +33,9 @@ def demo(
     so every honest user sees the same labels from both gateways. Labels are also what no such guard can hide: with many
     more queries a thief gets far with them alone, which is what budgets are for.
     """
-    from dataclasses import replace
-
     import torch
 
     from modelkeep import Data
-    from modelkeep.attack.transfer.proxy import RECIPE
     from modelkeep.core import progress
     from modelkeep.extract import Attack, Extract, LabelsOnly, Listed, Naive, PartialBayes, Remote
     from modelkeep.guard.defences.modelguard_s import ModelGuardS
@@ -70,7 +67,6 @@ def demo(
                         pool,
                         Listed(queries),
                         attack,
-                        recipe=replace(RECIPE, epochs=40),
                         defence=guard if served != "none" else None,
                         clean=model,
                     )

@@ -159,6 +159,8 @@ def _by_label(labels: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
     """(label, its rows in order) for each label that occurs."""
     if len(labels) == 1:
         return [(int(labels[0]), np.zeros(1, dtype=np.int64))]
+    if len(labels) == 0:
+        return []
     order = np.argsort(labels, kind="stable")
     present, starts = np.unique(labels[order], return_index=True)
     return list(zip(present.tolist(), np.split(order, starts[1:]), strict=True))

@@ -6,6 +6,7 @@ than to guard them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,15 +16,15 @@ from pydantic import BaseModel
 from modelkeep.core.errors import MissingExtra
 from modelkeep.core.version import __version__
 from modelkeep.guard.gateway import schemas
+from modelkeep.guard.gateway.body import SMALL, check_json_size, read_body
 from modelkeep.guard.gateway.service import Service
 from modelkeep.guard.protocol.messages import InferenceRequest
 from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON, build_response, parse_request
-from modelkeep.guard.refusals import Malformed, Refusal, TooLarge
+from modelkeep.guard.refusals import Refusal
 
 try:
     from fastapi import FastAPI, Request, Response
     from starlette.exceptions import HTTPException
-    from starlette.requests import ClientDisconnect
     from starlette.routing import Route
 except ImportError as missing:
     raise MissingExtra("guard", "fastapi", "The gateway") from missing
@@ -32,6 +33,7 @@ _REFUSALS = {
     400: "The request is not one that the protocol or the model's inputs allow.",
     401: "No key, or none that is known.",
     404: "There is no such model or version here.",
+    415: "The body is compressed in another way than by gzip.",
     413: "The request has more bytes or rows than the gateway takes at once.",
     429: "The rate or the budget of this key is used up.",
     500: "The gateway failed.",
@@ -73,9 +75,13 @@ def create_app(service: Service) -> FastAPI:
     async def infer(request: Request) -> Response:
         async def read() -> InferenceRequest:
             path = request.path_params
-            body = await _body(request, service.most_bytes)
+            body = await read_body(request, service.most_bytes)
             header_length = request.headers.get(HEADER_LENGTH)
-            return parse_request(body, path["model"], path.get("version", ""), header_length)
+            told = path["model"], path.get("version", ""), header_length
+            if len(body) <= SMALL:  # to change threads would take longer
+                return parse_request(body, *told)
+            check_json_size(body, header_length, service.most_json)
+            return await asyncio.to_thread(parse_request, body, *told)
 
         content, headers = build_response(await service.infer(request.headers.get("authorization"), read))
         return Response(content, headers=headers)
@@ -102,25 +108,6 @@ def create_app(service: Service) -> FastAPI:
 def _json_response(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response."""
     return Response(orjson.dumps(content), status, headers, JSON)
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """The body, of which never more than `most` bytes (and one chunk) are in memory."""
-    told = request.headers.get("content-length", "")
-    parts, size = [], int(told) if told.isdecimal() and len(told) < 20 else 0
-    if size <= most:
-        size = 0
-        try:
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > most:
-                    break
-        except ClientDisconnect:
-            raise Malformed("The request ended before its body did.") from None
-    if size > most:
-        raise TooLarge(f"A request may have at most {most} bytes.")
-    return b"".join(parts)
 
 
 def _answer_refusal(_: Request, refusal: Exception) -> Response:

@@ -184,6 +184,7 @@ async def build_service(plan: Plan, store: Store) -> Service:
         journal=Journal(store),
         monitor=QueryMonitor(await _top_confidences(config, backend)) if config.detection.enabled else None,
         most_bytes=config.server.max_body,
+        most_json=config.server.max_json,
     )
 
 

@@ -17,6 +17,10 @@ from modelkeep.guard.protocol.tensors import Array
 Probabilities = NDArray[np.floating[Any]]
 
 
+class NotFinite(PredictionError):
+    """The model gave NaN or infinity: of ordinary inputs its own fault, of enormous ones that of who sent them."""
+
+
 class Backend(Protocol):
     """Clean predictions. They never leave but through the gate."""
 
@@ -70,7 +74,7 @@ def softmax(logits: NDArray[Any]) -> Probabilities:
            [1. , 0. ]])
     """
     if not np.isfinite(logits).all():
-        raise PredictionError("The model gives NaN or infinite logits for finite inputs.")
+        raise NotFinite("The model gives NaN or infinite logits for finite inputs.")
     wide = logits.astype(np.float64)
     powers = np.exp(wide - wide.max(axis=1, keepdims=True))
     probabilities: Probabilities = powers / powers.sum(axis=1, keepdims=True)

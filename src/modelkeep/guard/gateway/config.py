@@ -31,6 +31,7 @@ class ServerTable(Section):
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     max_body: Annotated[int, Field(ge=1024)] = 16 * 2**20
+    max_json: Annotated[int, Field(ge=1024)] = 4 * 2**20
     drain_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
 
     @model_validator(mode="after")
@@ -164,7 +165,7 @@ def parse_config(given: dict[str, Any], where: str, folder: Path) -> Config:
     Traceback (most recent call last):
     modelkeep.core.errors.GuardError: guard.toml has 2 errors:
       server.port must be greater than or equal to 1. Got 0.
-      server.prot is not a setting. Did you mean 'port'? Allowed: host, port, grpc_port, tls_certificate, tls_key, max_body, drain_seconds.
+      server.prot is not a setting. Did you mean 'port'? Allowed: host, port, grpc_port, tls_certificate, tls_key, max_body, max_json, drain_seconds.
     """  # noqa: E501
     errors: list[str] = []
     table = given.get("defence", {"name": DEFAULT_DEFENCE})

@@ -17,6 +17,7 @@ grpc_port = 8001               # leave it out for no gRPC
 # tls_certificate = "server.pem"
 # tls_key = "server.key"       # chmod 600
 max_body = 16_777_216          # bytes of a request
+max_json = 4_194_304           # of which JSON; while that is read, other requests wait. Binary data are better
 drain_seconds = 30             # how long requests under way may take after SIGTERM
 
 [model]

@@ -19,7 +19,7 @@ import torch
 from modelkeep.core.errors import InputError, StoreUnavailable
 from modelkeep.core.version import __version__
 from modelkeep.guard.gate import Gate
-from modelkeep.guard.gateway.backend import Backend
+from modelkeep.guard.gateway.backend import Backend, NotFinite
 from modelkeep.guard.gateway.journal import Journal
 from modelkeep.guard.gateway.metrics import Metrics
 from modelkeep.guard.gateway.principals import Principals
@@ -31,6 +31,7 @@ from modelkeep.guard.protocol.tensors import DTYPES, Array, TensorSpec, canonica
 from modelkeep.guard.refusals import BadUpstream, Malformed, NotFound, Refusal, TooLarge, Unavailable
 
 log = logging.getLogger(__name__)
+_ORDINARY = 1e6  # of inputs beyond this in size an overflow is the client's doing: no data that are trained on reach it
 
 
 @dataclass(eq=False)
@@ -52,6 +53,7 @@ class Service:
     monitor: QueryMonitor | None = None
     most_rows: int = 1024
     most_bytes: int = 1 << 24
+    most_json: int = 1 << 22  # of which JSON: while it is read, nothing else is
     draining: bool = False  # set before the end: not ready for new clients, but still answering
     traffic: Traffic = field(default_factory=Traffic)
 
@@ -154,12 +156,25 @@ class Service:
             settled = await asyncio.to_thread(self.gate.settle, quick, queries)
             self.metrics.observe_store(time.perf_counter() - start)
             return settled
+        except NotFinite as error:
+            self._blame(error, x)
+            log.error("The model did not give a prediction: %s", error)
+            raise BadUpstream("The model gave what is no prediction, so there is no answer.") from error
         except InputError as error:  # the query was checked before, so this is about the prediction
             log.error("The model did not give a prediction: %s", error)
             raise BadUpstream("The model gave what is no prediction, so there is no answer.") from error
         except StoreUnavailable as error:
             log.warning("The store is away: %s", error)
             raise Unavailable("The store is away, and an answer that is not kept must not leave.") from error
+
+    def _blame(self, error: NotFinite, x: Array) -> None:
+        """Refuse numbers so large that the model overflowed on them; else the fault is the model's."""
+        size = float(np.abs(x.astype(np.float64)).max())
+        if size > _ORDINARY:
+            raise Malformed(
+                f"Input '{self.input.name}' holds numbers as large as {size:.3g}, on which the model overflows. Send "
+                "inputs as the model was trained on."
+            ) from error
 
     def _count_refusal(self, name: str, rows: int, refusal: Refusal) -> None:
         self.metrics.count_refusal(refusal.status)

@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 
 from modelkeep.core.errors import PredictionError
-from modelkeep.guard.gateway.backend import Probabilities, softmax
+from modelkeep.guard.gateway.backend import NotFinite, Probabilities, softmax
 from modelkeep.guard.gateway.caller import Caller, NotReached, Reply
 from modelkeep.guard.protocol.rest import BINARY, HEADER_LENGTH, JSON
 from modelkeep.guard.protocol.tensors import Array, TensorSpec, datatype_of, from_bytes, from_numbers
@@ -64,6 +64,8 @@ class UpstreamBackend:
         response = await self._ask("POST", f"{self._model}/infer", content, headers)
         try:
             array = self._read(response, len(rows))
+        except NotFinite:
+            raise
         except (PredictionError, Refusal, LookupError, TypeError, ValueError, AttributeError) as error:
             # The reason may quote what came, so it goes to our log and no further.
             raise PredictionError(f"The upstream's answer cannot be used: {error}") from error
@@ -137,5 +139,5 @@ class UpstreamBackend:
         else:
             array = from_bytes(raw, datatype, shape, self.output.name, most)
         if not np.isfinite(array).all():
-            raise PredictionError(f"'{self.output.name}' holds NaN or infinity")
+            raise NotFinite(f"'{self.output.name}' holds NaN or infinity")
         return array
