@@ -1,6 +1,6 @@
 """Our thief beside an independent one, written by hand: the fidelity of both at 125, 250, 500 and 1,000 questions.
 
-`python benchmarks/_thief_by_hand.py`: three seeds, the package's digits CNN, the same questions for both. The one by hand
+`python benchmarks/_thief_by_hand.py`: three seeds, the package's digits CNN, the same questions for both. The other
 shares no training code with ours: plain torch, a network of the same form, Adam at 2e-3, until the loss on its
 questions has not fallen by a hundredth for 300 steps, at most 4,000; no data but the answers.
 """

@@ -65,9 +65,7 @@ def extract(
         str | None, typer.Option(help="The guard before the model; of a URL, what the thief assumes. See --list.")
     ] = None,
     architecture: Annotated[str | None, typer.Option(help="Of the copy, such as small_resnet; default: small.")] = None,
-    epochs: Annotated[
-        int | None, typer.Option(min=1, help="How often a copy sees the answers; by default until it has converged.")
-    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="How often the training data is seen.")] = None,
     examples: Annotated[
         int | None, typer.Option(min=1, help="How many examples of --data judge the copy, drawn by the seed; else all.")
     ] = None,
@@ -87,6 +85,8 @@ def extract(
     show_list: Annotated[bool, typer.Option("--list", help="Print strategies, attacks, defences; do no more.")] = False,
 ) -> None:
     """Steal a model as a thief would: ask it, train a copy on the answers, and measure how alike they are.
+
+    Without --epochs a copy is trained until more training does not help.
 
     A target at a URL must be yours, or you must be allowed to test it. Its answers are kept in the folder: after
     Ctrl-C the same command goes on with them. Examples:
