@@ -30,3 +30,8 @@ def test_they_are_made_once_and_kept_no_longer_than_the_model(
     del opened
     gc.collect()
     assert kept() is None
+
+
+def test_one_lock_serves_all_models(trained_cnn: Model, trained_dense: Model, digits: tuple[Data, Data]) -> None:
+    first, second = (Opened(model, digits[1], Sources()) for model in (trained_cnn, trained_dense))
+    assert first.lock is second.lock, "torch.fx patches nn.Module for all threads while it traces one network"

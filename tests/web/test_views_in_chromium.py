@@ -75,7 +75,9 @@ def test_explain_by_mouse_keyboard_and_link(screen: Screen) -> None:
     assert screen.run(PICTURE, '[data-at="figures"]') != first
     screen.does("document.querySelector('[data-place=linear1_minmax]').click()")
     assert screen.run(TEXT, "#units-name") == "Strongest units at linear1_minmax"
-    screen.does("document.querySelector('button.unit').click()")
+    screen.press("button.unit", "\ue007")  # Enter
+    assert screen.run("return document.activeElement.className") == "unit", "the focus stays in the list"
+    assert screen.run(COUNT, '[data-at="figures"] canvas') == 3
     screen.does(
         "const s = document.querySelector('[data-at=against]'); s.value = '*'; s.dispatchEvent(new Event('change'))"
     )

@@ -48,6 +48,8 @@ function showTrail(found) {
   trail = found;
   known = new Map();
   slider.max = String(trail.radii.length - 1);
+  const kept = ["model", "data", "slice", "seed"].filter((name) => state.get(name)).map((name) => [name, state.get(name)]);
+  at("onwards").href = `/explain?${new URLSearchParams([...kept, ["example", trail.index]])}`;
   at("zones").replaceChildren(...trail.radii.slice(1).map(() => make("span")));
   at("end").textContent = number(trail.radii.at(-1));
   const original = exhibitOf(trail.exhibit, `Example ${trail.index}, label ${trail.label}`);

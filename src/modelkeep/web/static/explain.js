@@ -19,6 +19,9 @@ const chosen = () => ({
   seed: state.get("seed", "0"),
 });
 
+/** What another view needs to show the same example of the same model. */
+const kept = () => Object.fromEntries(["model", "data", "seed"].filter((name) => state.get(name)).map((name) => [name, state.get(name)]));
+
 function refresh() {
   const asked = chosen();
   list.mark(asked.example);
@@ -63,13 +66,12 @@ function showExplanation(found) {
   if (!picture) figures.push(make("details", {}, make("summary", {}, `Example ${example} as it is`), entire));
   at("figures").classList.toggle("rows", !picture);
   at("figures").replaceChildren(...figures);
+  at("onwards").href = `/attack?${new URLSearchParams({ ...kept(), example })}`;
   at("quantity").textContent = `${named(found.quantity)} = ${number(found.value)}, over ${found.distribution.startsWith("the ") ? "" : "the "}${found.distribution}` + (found.gap === null ? "." : `; the attributions miss ${number(Math.abs(found.gap))} of its change.`);
   at("answer").replaceChildren(answerBars(found.answer, "The answer", found.label));
   showMade(found.made, found.made.command ? "" : "Over all examples of a class only Python explains.");
-  const unit = state.get("unit");
   showUnits(found);
-  if (unit !== "" && found.exemplars.length && found.units.some((each) => String(each.index) === unit)) showUnit(Number(unit));
-  else settle(lab);
+  showChosenUnit();
 }
 
 function showUnits(found) {
@@ -80,7 +82,6 @@ function showUnits(found) {
     return;
   }
   const most = Math.max(...found.units.map((unit) => Math.abs(unit.influence)), 1e-12);
-  const wanted = state.get("unit");
   const inner = found.exemplars.length > 0;
   const lines = found.units.map((unit, i) => {
     const bar = make("span", { class: `bar ${unit.influence > 0 ? "for" : "against"}` });
@@ -88,7 +89,7 @@ function showUnits(found) {
     bar.style[unit.influence > 0 ? "left" : "right"] = "50%";
     const head = make("span", { class: "head" }, make("span", { class: "name" }, unit.name), make("span", { class: "signed" }, bar), make("span", { class: "value" }, signed(unit.influence)));
     const row = inner
-      ? make("button", { type: "button", class: "unit", "aria-pressed": String(String(unit.index) === wanted), title: "What in the example makes it active?", onclick: () => chooseUnit(unit.index) }, head)
+      ? make("button", { type: "button", class: "unit", "data-index": unit.index, "aria-pressed": "false", title: "What in the example makes it active?", onclick: () => chooseUnit(unit.index) }, head)
       : make("div", { class: "unit" }, head);
     const thumbs = (found.exemplars[i] ?? []).map((each) => exemplarOf(each));
     return make("li", {}, row, thumbs.length ? make("div", { class: "exemplars" }, ...thumbs) : null);
@@ -105,6 +106,20 @@ function exemplarOf({ index, label, exhibit }) {
 
 function chooseUnit(index) {
   state.set({ unit: state.get("unit") === String(index) ? "" : index });
+}
+
+/** Mark the unit that the address names, and show what makes it active; the list keeps the focus. */
+function showChosenUnit() {
+  const unit = state.get("unit");
+  at("figures").querySelector("[data-unit]")?.remove();
+  let known = false;
+  for (const button of at("units").querySelectorAll("button.unit")) {
+    const mine = button.dataset.index === unit;
+    known ||= mine;
+    button.setAttribute("aria-pressed", String(mine));
+  }
+  if (known) showUnit(Number(unit));
+  else settle(lab);
 }
 
 function showUnit(unit) {
@@ -190,7 +205,7 @@ async function start() {
   drawNetwork();
   state.onChange((changed) => {
     if (Object.keys(changed).every((name) => name === "only")) return;
-    if (Object.keys(changed).every((name) => name === "unit") && told) return showExplanation(told);
+    if (Object.keys(changed).every((name) => name === "unit") && told) return showChosenUnit();
     refresh();
   });
   onKey("j", "the next example", () => step(1));
