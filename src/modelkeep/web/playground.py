@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from modelkeep.attack import FMN, PGD, Attacked
-from modelkeep.core.access import Weights
+from modelkeep.core.black_box import require_access
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelKeepError, bad_parameter
 from modelkeep.core.model import Model
@@ -83,7 +83,13 @@ class Playground:
                 "A text has no radius: between two words there is none. `modelkeep attack MODEL --data DATA --method "
                 "hotflip` exchanges words, and its page shows them before and after."
             )
-        Weights(model)  # a black box is refused here, with the reason
+        instead = "square" if model.access == "scores" else "boundary"
+        require_access(
+            model.access,
+            "weights",
+            "To drag the radius",
+            f" `modelkeep attack MODEL --data DATA --method {instead}` attacks it by its answers.",
+        )
         self.lookout = Lookout(model, data)
         self.proofs = Proofs(model, data, self.lookout)
         self.trail = lru_cache(maxsize=256)(self._trail)

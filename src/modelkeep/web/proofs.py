@@ -8,7 +8,7 @@ from functools import lru_cache
 import torch
 
 from modelkeep.certify import Certified, Certify
-from modelkeep.core.access import Weights
+from modelkeep.core.black_box import require_access
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, bad_parameter
 from modelkeep.core.model import Model
@@ -82,7 +82,12 @@ class Proofs:
         )
 
     def _require_bounds(self) -> None:
-        Weights(self.model)  # a black box has none
+        require_access(
+            self.model.access,
+            "weights",
+            "A proof",
+            " `modelkeep certify MODEL --data DATA --method smoothing --sigma 0.25` certifies scores under noise.",
+        )
         count = sum(parameter.numel() for parameter in self.model.module.parameters())
         if count > MOST_PARAMETERS:
             raise InputError(

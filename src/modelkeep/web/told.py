@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import torch
 
 from modelkeep.audit.sources import Sources
+from modelkeep.core.errors import AccessError, InputError, ParameterError
 from modelkeep.core.results import Provenance, Result
 from modelkeep.explain import Explained
 from modelkeep.web.rasters import make_map
@@ -31,6 +34,23 @@ def tell(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
+
+
+@contextmanager
+def naming(sources: Sources) -> Iterator[None]:
+    """An error within names the model and the data as the user did, so that its command can be pasted.
+
+    >>> with naming(Sources("net.onnx", "digits")):
+    ...     raise InputError("Use `modelkeep certify MODEL --data DATA`.")
+    Traceback (most recent call last):
+    modelkeep.core.errors.InputError: Use `modelkeep certify net.onnx --data digits`.
+    """
+    try:
+        yield
+    except (InputError, AccessError) as error:
+        if error.remedy is not None or isinstance(error, ParameterError):
+            raise
+        raise type(error)(sources.fill(error.wrong)) from error
 
 
 def tell_making(

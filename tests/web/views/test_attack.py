@@ -34,6 +34,7 @@ def test_errors_are_sentences(browser: Browser, black_box: Browser) -> None:
     )
     assert "0 to 40" in browser.get("/api/attack/at", example="3", step="99", **DIGITS).json()["error"]
     assert "weights" in black_box.get("/api/attack/model").json()["error"]
+    assert "attack answers --data digits --method square" in black_box.get("/api/attack/model").json()["error"]
     assert browser.post("/api/attack/trail", {}).status_code == 405
 
 

@@ -27,3 +27,4 @@ def test_errors_are_sentences(browser: Browser, black_box: Browser) -> None:
     assert "0 or more" in browser.get("/api/prove/at", radius="inf", **CERTIFIED).json()["error"]
     assert "The norm must be" in browser.get("/api/prove/model", norm="l7", **CERTIFIED).json()["error"]
     assert "weights" in black_box.get("/api/prove/model").json()["error"]
+    assert "certify answers --data digits --method smoothing" in black_box.get("/api/prove/model").json()["error"]

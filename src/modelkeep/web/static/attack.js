@@ -154,6 +154,7 @@ async function start() {
     model = await getJson("/api/attack/model");
   } catch (problem) {
     lab.hidden = true;
+    document.getElementById("instead").hidden = false;
     document.getElementById("verdict").hidden = true;
     showProblem(problem);
     return;

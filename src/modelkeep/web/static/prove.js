@@ -25,6 +25,7 @@ function refresh() {
 function fail(problem) {
   lab.removeAttribute("aria-busy");
   at("body").hidden = true;
+  document.getElementById("instead").hidden = false;
   showProblem(problem);
   document.getElementById("verdict").hidden = true; // it was about something else
   settle(lab);
@@ -35,6 +36,7 @@ function showModel(told) {
   showProblem(null);
   lab.removeAttribute("aria-busy");
   at("body").hidden = false;
+  document.getElementById("instead").hidden = true;
   slider.max = String(told.radii.length - 1);
   const shares = (pick) => told.radii.map((radius, i) => [radius, pick(told.verified[i])]);
   mark = drawChart(at("chart"), {

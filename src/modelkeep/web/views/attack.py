@@ -13,7 +13,7 @@ from modelkeep.web.instruments import instruments_of
 from modelkeep.web.pages import show
 from modelkeep.web.playground import NORMS, Playground, Position
 from modelkeep.web.rasters import make_map
-from modelkeep.web.told import tell, tell_result
+from modelkeep.web.told import naming, tell, tell_result
 from modelkeep.web.workspace import Opened, Workspace
 
 router = APIRouter()
@@ -102,5 +102,5 @@ def _tell_change(opened: Opened, playground: Playground, original: Any, found: P
 def _playground(request: Request) -> tuple[Opened, Playground]:
     workspace: Workspace = request.app.state.workspace
     opened = workspace.require_opened()
-    with opened.lock:
+    with opened.lock, naming(opened.sources):
         return opened, instruments_of(workspace, opened).playground

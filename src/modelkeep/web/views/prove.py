@@ -14,7 +14,7 @@ from modelkeep.web.pages import show
 from modelkeep.web.playground import NORMS, round_up
 from modelkeep.web.proofs import Proofs
 from modelkeep.web.rasters import THUMB
-from modelkeep.web.told import tell, tell_result
+from modelkeep.web.told import naming, tell, tell_result
 from modelkeep.web.views.attack import NORM_NAMES
 from modelkeep.web.workspace import Opened, Workspace
 
@@ -35,7 +35,7 @@ def page(request: Request) -> HTMLResponse:
 def describe(request: Request, norm: str = "l2") -> JSONResponse:
     """The proved share at each radius of the slider, and the bounds that it comes from."""
     opened, proofs = _proofs(request)
-    with opened.lock:
+    with opened.lock, naming(opened.sources):
         found = proofs.certified(cast(Norm, norm))
         finite = found.radii[found.radii.isfinite()]
         end = round_up(1.1 * float(finite.quantile(_LARGEST))) if len(finite) else 1.0
