@@ -14,6 +14,7 @@ from modelkeep.core.errors import ModelKeepError
 from modelkeep.core.model import Model
 from modelkeep.study.ledger import DEFAULT_PATH
 from modelkeep.web.forms import CommandLine
+from modelkeep.web.gateway import Watched
 from modelkeep.web.jobs.jobs import Jobs
 from modelkeep.web.runs import Runs
 
@@ -73,6 +74,7 @@ class Workspace:
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.folder)
         self.runs = Runs(self.folder)
+        self.gateway: Watched | None = None
 
     @property
     def ledger(self) -> Path:
@@ -111,6 +113,11 @@ class Workspace:
             while len(self._opened) > _MOST_OPEN:
                 del self._opened[next(iter(self._opened))]
             return there
+
+    def find(self, model: str, data: str) -> Opened | None:
+        """The model of that name with these data, where it is open."""
+        with self._lock:
+            return self._opened.get((model, data))
 
     def free_folder(self, verb: str) -> Path:
         """A folder for the next run of a command, in which nothing is yet."""

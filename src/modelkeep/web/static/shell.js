@@ -44,6 +44,13 @@ for (const form of document.querySelectorAll("[data-open-form]")) {
   });
 }
 
+// Forms that only read keep the model, the data, the slice and the seed in their address.
+for (const form of document.querySelectorAll("[data-keep-form]")) {
+  for (const name of ["model", "data", "slice", "seed"]) {
+    if (state.get(name)) form.append(make("input", { type: "hidden", name, value: state.get(name) }));
+  }
+}
+
 // After a restart of the application the address still says what this tab had open.
 const again = document.querySelector("[data-again]");
 if (again && state.get("model") && state.get("data")) {
