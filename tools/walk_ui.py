@@ -1,4 +1,4 @@
-"""Walk through `modelkeep ui` in Chromium: `python tools/walk_ui.py --out DIR [--gateway ADDRESS KEY] [--parties DIR …]`.
+"""Walk through `modelkeep ui` in Chromium: `python tools/walk_ui.py --out DIR` (`--help` says what else).
 
 Every view, every form with an error in it and then put right, two tabs at once, a restart in the middle of a job. It
 takes pictures at 1280 and at 390 pixels, light and dark, for a person to look at, and fails where the page complains,
@@ -41,7 +41,7 @@ WRONG = {
     "extract": ("queries", "x", "whole number"),
     "complete": ("seed", "x", "whole number"),
     "encrypt plan": ("samples", "x", "whole number"),
-    "study run": ("name", "", "NAME"),
+    "study run": ("name", "", "Missing argument"),
     "study resume": ("retries", "x", "whole number"),
 }
 PATIENCE = 60.0

@@ -12,14 +12,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 
 from browser import chromium
 from modelkeep.audit.sources import Sources
 from modelkeep.cli.forms import CommandLineForms
 from modelkeep.web.app import create_app
-from modelkeep.web.serve import GRACE, listen
+from modelkeep.web.serve import listen, make_server
 from modelkeep.web.workspace import Workspace
 from processes import PATIENCE
 
@@ -111,10 +110,7 @@ class Served:
 def serving(workspace: Workspace, token: str, port: int = 0) -> Iterator[tuple[str, int]]:
     """The application on a real server in a thread: the address that lets a browser in, and the port."""
     listener = listen(port)
-    config = uvicorn.Config(
-        create_app(workspace, token), log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE
-    )
-    server = uvicorn.Server(config)
+    server = make_server(create_app(workspace, token))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

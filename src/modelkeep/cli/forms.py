@@ -43,6 +43,7 @@ _OFFERED = (
 _LEFT_OUT = ("help", "as_json", "show_list", "dry")  # they change what a terminal shows
 # Options whose values have names in the registry.
 _NAMED = {"check": "check", "attack": "attack", "data": "dataset", "train": "dataset"}
+_NAMED_IN = {("study run", "name"): "study"}
 
 
 class CommandLineForms:
@@ -77,7 +78,7 @@ class CommandLineForms:
         methods = context.meta.get(CHOSEN, {}).values()
         declared = {option.name: option for method in methods for option in options_of(method)}
         fields = [
-            _field(each, declared, selectors)
+            _field(each, declared, selectors, _NAMED_IN.get((verb, each.name)) or _NAMED.get(each.name, ""))
             for each in command.get_params(context)
             if each.name not in _LEFT_OUT and not each.hidden
         ]
@@ -117,11 +118,14 @@ def _selectors(command: Any) -> dict[str, tuple[str, str | None]]:
     }
 
 
-def _field(parameter: Any, declared: Mapping[str, Option], selectors: Mapping[str, tuple[str, str | None]]) -> Field:
+def _field(
+    parameter: Any, declared: Mapping[str, Option], selectors: Mapping[str, tuple[str, str | None]], family: str
+) -> Field:
+    """The field of an option or argument; `family` holds the names that are known for it."""
     name, kind = str(parameter.name), _plain(parameter.type_descriptor.annotation)
     is_option = parameter.param_type_name == "option"
     setting = declared.get(name)
-    family = selectors[name][0] if name in selectors else _NAMED.get(name, "")
+    family = selectors[name][0] if name in selectors else family
     names = tuple(declarations(family)) if family else ()
     choices = _choices(kind)
     least, most = parameter.min, parameter.max

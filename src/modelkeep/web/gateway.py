@@ -88,7 +88,7 @@ class Overview(BaseModel):
         minutes, seconds = divmod(self.up_seconds, 60)
         slow = self.latency_ms
         return (
-            Card("Queries now", f"{self.traffic.rate:.1f} per second", "over the last seconds"),
+            Card("Queries now", f"{self.traffic.rate:.1f}/s", "queries per second, of late"),
             Card("Answered", f"{self.answered:,}", f"in {minutes // 60} h {minutes % 60:02d} min {seconds:02d} s"),
             Card("Refused requests", f"{refused:,}", by_status),
             Card("Latency", "–", "no request yet")

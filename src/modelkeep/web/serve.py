@@ -13,27 +13,35 @@ from modelkeep.web.workspace import Workspace
 
 try:
     import uvicorn
+    from fastapi import FastAPI
 except ImportError as missing:
     raise MissingExtra("ui", "uvicorn", "modelkeep ui") from missing
 
 HOST = "127.0.0.1"
-GRACE = 1  # seconds that streams which are open may delay the end
+_GRACE = 3  # seconds that requests under way may delay the end
 
 
 def serve(workspace: Workspace, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; `ready` gets the address as soon as a browser may open it. Port 0 takes a free one."""
     token = secrets.token_urlsafe(32)
     listener = listen(port)
+    with listener:
+        ready(f"http://{HOST}:{listener.getsockname()[1]}{ENTRANCE}?token={token}")
+        make_server(create_app(workspace, token)).run(sockets=[listener])
+
+
+def make_server(app: FastAPI) -> uvicorn.Server:
+    """A server of the application. Its streams end with it, and do not hold it up."""
     config = uvicorn.Config(
-        create_app(workspace, token),
+        app,
         access_log=False,  # it would write the token
         log_level="warning",
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=_GRACE,
     )
-    with listener:
-        ready(f"http://{HOST}:{listener.getsockname()[1]}{ENTRANCE}?token={token}")
-        uvicorn.Server(config).run(sockets=[listener])
+    server = uvicorn.Server(config)
+    app.state.ends = lambda: server.should_exit
+    return server
 
 
 def listen(port: int) -> socket.socket:

@@ -19,7 +19,8 @@ def watch(request: Request, look: Callable[[], Any], every: float = 0.4) -> Stre
 
     async def events() -> AsyncIterator[str]:
         last, silent = "", 0.0
-        while not await request.is_disconnected():
+        ends = getattr(request.app.state, "ends", lambda: False)
+        while not ends() and not await request.is_disconnected():
             now = json.dumps(await run_in_threadpool(look))
             if now != last:
                 last, silent = now, 0.0
