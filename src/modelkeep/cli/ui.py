@@ -30,6 +30,7 @@ def ui(
     * `modelkeep ui model.safetensors --data digits`
     """
     import webbrowser
+    from contextlib import suppress
 
     from modelkeep.audit.sources import Sources
     from modelkeep.cli.checks import check_out
@@ -50,4 +51,8 @@ def ui(
         if browser:
             webbrowser.open(address)
 
-    serve(workspace, port, ready)
+    with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
+        serve(workspace, port, ready)
+    running = sum(job.state == "running" for job in workspace.jobs.all())
+    if running:
+        typer.echo(f"Still running: {running} of the commands. `modelkeep ui` shows them again, and stops them.")
