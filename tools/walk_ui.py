@@ -93,6 +93,7 @@ class Walk:
         """The whole page, up to four screens of it."""
         import base64
 
+        self.driver.execute_script("scrollTo(0, 0)")
         high = self.driver.execute_script("return Math.min(document.documentElement.scrollHeight, 4 * innerHeight)")
         wide = self.driver.execute_script("return innerWidth")
         clip = {"x": 0, "y": 0, "width": wide, "height": high, "scale": 1}
@@ -227,13 +228,25 @@ def main() -> None:
                 time.sleep(1.5)  # what the view computes at first
                 walk.pictures(view or "overview")
                 walk.check_console()
+            walk.go("compare")
+            walk.all("[data-compare] [name=model]")[0].send_keys("digits-certified\n")
+            walk.wait(lambda: walk.all("[data-compared] .verdict"))
+            walk.pictures("compared")
+            walk.go("")
+            for finding in walk.all("details.finding")[:1]:
+                driver.execute_script("arguments[0].open = true", finding)
+                walk.pictures("finding")
+            driver.find_element("css selector", "body").send_keys("?")
+            walk.wait(lambda: walk.all("dialog[open] kbd"))
+            walk.picture("keys")
+            walk.check_console()
             if given.gateway:
                 walk.go("guard")
                 walk.all("[name=address]")[0].clear()
                 walk.all("[name=address]")[0].send_keys(given.gateway[0])
                 walk.all("[name=key]")[0].send_keys(given.gateway[1])
                 walk.all("[data-post-form] button")[0].click()
-                walk.wait(lambda: walk.all(".bars"))
+                walk.wait(lambda: walk.all(".traffic"))
                 walk.pictures("guard-live")
                 walk.all("[data-post]")[0].click()
                 walk.wait(lambda: walk.all("[data-post-form]"))

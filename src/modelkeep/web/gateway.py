@@ -97,10 +97,16 @@ class Overview(BaseModel):
         )
 
     @property
+    def busiest(self) -> int:
+        """The most requests of one second that is shown."""
+        answered, refused = self.traffic.per_second[-_SHOWN:], self.traffic.refused_per_second[-_SHOWN:]
+        return max((a + b for a, b in zip(answered, refused, strict=True)), default=0)
+
+    @property
     def bars(self) -> list[dict[str, float]]:
         """Answered and refused of the last minutes, as parts of a field of `_SHOWN` by 100."""
         answered, refused = self.traffic.per_second[-_SHOWN:], self.traffic.refused_per_second[-_SHOWN:]
-        most = max(1, *(a + b for a, b in zip(answered, refused, strict=True)), 1)
+        most = max(1, self.busiest)
         return [
             {"x": i, "answered": 100 * a / most, "refused": 100 * b / most}
             for i, (a, b) in enumerate(zip(answered, refused, strict=True))

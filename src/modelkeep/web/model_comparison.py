@@ -49,11 +49,13 @@ class ModelComparison:
     def verdict(self) -> str:
         """What follows, in one line."""
         test = self.test
-        told = f"{points(test.gain)} points on the same {test.n} examples"
+        told = f"{points(abs(test.gain))} points on the same {test.n} examples (p = {test.p_value:.2g})"
+        if test.gain == 0:
+            return f"Both are right equally often on the same {test.n} examples; that is no proof that they are alike."
+        better, other = (self.second_name, self.first_name) if test.gain > 0 else (self.first_name, self.second_name)
         if not test.supported:
-            return f"The difference can be chance: {told} (p = {test.p_value:.2g})."
-        better = self.second_name if test.gain > 0 else self.first_name
-        return f"{better} is right more often: {told} (p = {test.p_value:.2g})."
+            return f"{better} is right more often than {other}, but that can be chance: {told}."
+        return f"{better} is right more often than {other}: {told}."
 
     def tell(self) -> dict[str, Any]:
         """All of it as JSON."""
