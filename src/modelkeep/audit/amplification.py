@@ -46,7 +46,7 @@ class CheckAmplification:
         if found.explanation is not None:
             measures.append(Measure("of it, avoidable (if its features were Gaussian)", found.explanation.avoidable))
             measures.append(Measure("of it, not avoidable", found.explanation.unavoidable))
-        fix = "modelkeep bias MODEL --data DATA --mitigate experts" if len(found.classes) == 2 else ""
+        fix = "modelkeep bias MODEL --data DATA --mitigate standardise" if len(found.classes) == 2 else ""
         finding = replace(_finding(found), value=measure, queries=len(data))
         finding = replace(
             finding,
@@ -72,8 +72,8 @@ def _finding(found: Amplification) -> Finding:
             title="It predicts some classes more often than they occur",
             measured=measured,
             meaning="Examples of the other classes are overlooked more often than by chance.",
-            remedy="Try `modelkeep bias MODEL --data DATA --train TRAINING --mitigate experts`; train to convergence, "
-            "on features of zero mean."
+            remedy="Try `modelkeep bias MODEL --data DATA --train TRAINING --mitigate standardise`, then experts; "
+            "train to convergence, on features of zero mean."
             if len(found.classes) == 2
             else "Look at the examples of the classes that are predicted too rarely; weight them more in training.",
             weight=found.distance.value,

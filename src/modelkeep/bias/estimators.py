@@ -19,8 +19,9 @@ from modelkeep.bias.selection import remove, select_experts, select_parity
 class _Selecting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier of two classes some of whose features were removed after it was fitted."""
 
-    def __init__(self, estimator: Any = None) -> None:
+    def __init__(self, estimator: Any = None, random_state: Any = None) -> None:
         self.estimator = estimator
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit a clone of the estimator on `X: (n, d)` and `y: (n,)`, then remove features."""
@@ -32,7 +33,8 @@ class _Selecting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: i
         self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("Classifier can't train when only one class is present.")
-        self.estimator_ = clone(self.estimator if self.estimator is not None else SGDClassifier(loss="log_loss"))
+        usual = SGDClassifier(loss="log_loss", random_state=self.random_state)
+        self.estimator_ = clone(self.estimator) if self.estimator is not None else usual
         self.estimator_.fit(X, y)
         if not hasattr(self.estimator_, "coef_") or not hasattr(self.estimator_, "intercept_"):
             raise ValueError(
@@ -68,7 +70,8 @@ class _Selecting(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: i
 class FeatureParityClassifier(_Selecting):
     """Feature parity: as many features towards one class as towards the other, see `modelkeep.bias.selection`.
 
-    `estimator` is any linear classifier of two classes; by default a logistic regression that is trained by SGD.
+    `estimator` is any linear classifier of two classes; by default a logistic regression that is trained by SGD in
+    the order that `random_state` draws, which an estimator of yours has itself.
     `support_` says which features are kept.
     """
 
@@ -79,7 +82,8 @@ class FeatureParityClassifier(_Selecting):
 class ExpertsClassifier(_Selecting):
     """Experts: the `alpha_` most positive and `beta_` most negative features, see `modelkeep.bias.selection`.
 
-    `estimator` is any linear classifier of two classes; by default a logistic regression that is trained by SGD.
+    `estimator` is any linear classifier of two classes; by default a logistic regression that is trained by SGD in
+    the order that `random_state` draws, which an estimator of yours has itself.
     `support_` says which features are kept.
     """
 

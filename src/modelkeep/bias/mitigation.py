@@ -14,6 +14,7 @@ from modelkeep.bias.amplification import largest_class, require_two_classes
 from modelkeep.bias.head import Head, features_at, require_head, with_head
 from modelkeep.bias.selection import Selection, remove, select_experts, select_parity
 from modelkeep.bias.sparse import fit_sparse
+from modelkeep.bias.standardised import fit_standardised
 from modelkeep.core import plots
 from modelkeep.core.data import Data
 from modelkeep.core.errors import InputError, ModelError, ResultError
@@ -133,7 +134,7 @@ class _Mitigation:
         if len(weight) != 2:
             raise InputError(
                 f"The method '{_name(self)}' is defined for two classes; the model has {len(weight)}. "
-                "Take 'l1', or make a model of one class against the rest."
+                "Take 'standardise' or 'l1', or make a model of one class against the rest."
             )
         # Of two logits, what decides is their difference: a linear classifier of class 1.
         kept, selection = self._keep(weight[1] - weight[0], float(bias[1] - bias[0]), features, labels)
@@ -142,6 +143,17 @@ class _Mitigation:
 
     def _keep(self, weights: Array, bias: float, features: Array, labels: Array) -> tuple[Array, Selection | None]:
         raise NotImplementedError
+
+
+@declare("mitigation", "standardise", access="weights", paper="Leino2022, section 9.2")
+class StandardiseMitigation(_Mitigation):
+    """Fit the last linear layer anew on centred and scaled features, for any number of classes. Try it first."""
+
+    strength: float = setting("The weight of the ℓ2 penalty against the mean loss.", default=1e-3, above=0)
+
+    def _choose(self, head: Head, features: Array, labels: Array) -> _NewHead:
+        weight, bias = fit_standardised(features, labels, len(head.weight), self.strength)
+        return _NewHead(weight, bias, (weight != 0).any(axis=0))
 
 
 @declare("mitigation", "experts", access="weights", paper="Leino2022, section 9.3")

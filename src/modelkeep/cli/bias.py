@@ -28,7 +28,7 @@ def bias(
     options: ModelOptions,
     slice: Annotated[str | None, typer.Option(help="Whose features; else what the last linear layer sees.")] = None,
     mitigate: Annotated[
-        str | None, typer.Option(help="Make a model that amplifies less: experts, parity or l1.")
+        str | None, typer.Option(help="Make a model that amplifies less: standardise, experts, parity or l1.")
     ] = None,
     train: Annotated[str | None, typer.Option(help="The training data; of a built-in set it is known.")] = None,
     examples: Annotated[
@@ -49,7 +49,7 @@ def bias(
 
     * `modelkeep bias model.safetensors --data breast-cancer`
 
-    * `modelkeep bias model.safetensors --data breast-cancer --mitigate experts --save better.safetensors`
+    * `modelkeep bias model.safetensors --data breast-cancer --mitigate standardise --save better.safetensors`
 
     * `modelkeep bias model.safetensors --data test.csv --train train.csv --mitigate l1`
     """
@@ -63,7 +63,9 @@ def bias(
     from modelkeep.report import bias_page, measure_bias
 
     if mitigate is None and (train is not None or save is not None):
-        raise InputError("--train and --save belong to --mitigate: say how to mitigate (experts, parity or l1).")
+        raise InputError(
+            "--train and --save belong to --mitigate: say how to mitigate (standardise, experts, parity or l1)."
+        )
     if save is not None and save.suffix != ".safetensors":
         raise InputError(f"A model is saved as a '.safetensors' file. Got --save {save}.")
     check_out(out)
