@@ -16,6 +16,7 @@ from modelkeep.core.method import declaration_of, declare, setting
 from modelkeep.core.model import Model
 from modelkeep.explain.distributions import Distribution, Gaussian, Line, Path, Point
 from modelkeep.explain.influence import Influence
+from modelkeep.explain.orientation import require_channels
 from modelkeep.explain.places import last_feature_map
 from modelkeep.explain.quantities import PredictedScore, Quantity
 from modelkeep.explain.result import Explained
@@ -37,8 +38,11 @@ class Explainer:
 
     def __call__(self, model: Model, data: Data | torch.Tensor, *, seed: int = 0) -> Explained:
         """Explain each of the examples."""
+        place = self.slice if self.slice is not None else self.usual_place(model)
+        if self.of_feature_maps or isinstance(self, ChannelInfluence):
+            require_channels(model, place, self.call)
         method = Influence(
-            slice=self.slice if self.slice is not None else self.usual_place(model),
+            slice=place,
             call=self.call,
             quantity=self.quantity,
             distribution=_where_gradients_are(model, self.suit(model, data).distribution()),

@@ -16,6 +16,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.results import measured
 from modelkeep.core.slices import Cut, Slice
 from modelkeep.explain.distributions import DataSet, Distribution, Path, Point
+from modelkeep.explain.orientation import oriented_slice
 from modelkeep.explain.quantities import PredictedScore, Quantity, Score
 from modelkeep.explain.result import Explained
 
@@ -62,7 +63,7 @@ class Influence:
         fingerprint = data.fingerprint() if isinstance(data, Data) else None
         score = self.quantity.score(model)
         with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
-            cutting = model.slice(self.slice, call=self.call, until=self.quantity.place, skip="hold")
+            cutting = oriented_slice(model, self.slice, call=self.call, until=self.quantity.place, skip="hold")
             with progress.task(f"Influence at {self.slice}", len(x) * self.distribution.count) as task:
                 parts = (
                     _explain(model, cutting, model.check_inputs(part), score, self.distribution, seed, task)
@@ -88,6 +89,8 @@ class Influence:
                 attribution=found.get("attribution"),
                 gap=found.get("gap"),
                 pieces=_pieces(data) if isinstance(data, Data) and not together else (),
+                tokens=cutting.orientation.tokens,
+                channels_known=cutting.orientation.known,
             )
 
 

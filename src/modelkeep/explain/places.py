@@ -8,6 +8,7 @@ import torch
 
 from modelkeep.core.errors import SliceError
 from modelkeep.core.model import Model
+from modelkeep.explain.orientation import oriented_slice
 
 
 def last_inner_place(model: Model) -> str | None:
@@ -29,7 +30,7 @@ def _inner_places(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
         logits = model.forward(model.probe()).shape
         for name in reversed([name for name in model.slices() if name in modules]):
             try:
-                value = model.slice(name).h(model.probe()).value
+                value = oriented_slice(model, name).h(model.probe()).value
             except SliceError:  # called more than once, or works in place: not a place to choose for the user
                 continue
             if value.shape != logits:

@@ -30,8 +30,13 @@ class Explained(Result, kind="explained"):
     `influence: (n, *slice shape)` is in units of the quantity per unit of the slice's value; `attribution`, where
     the distribution has a baseline, in units of the quantity. `values: (n,)` is the quantity itself, and `gap: (n,)`
     by how much the attributions of a point miss the change of the quantity from the baseline (0: efficient).
-    `activation: (n, *slice shape)` is the value at the slice. `pieces` are the pieces of words of each text, "" where a
-    special token or padding stands; `words` puts them together.
+    `activation: (n, *slice shape)` is the value at the slice.
+
+    Of a network for pictures the slice's shape is (channels, rows, columns), however the value lies in the network. Of
+    a transformer it is so too, or (channels, tokens, 1) where other tokens stand beside those of the picture: `tokens`
+    says how many rows and columns there are, and how many others come first. Where it is not known which axis has the
+    channels (`channels_known`), the shape is the network's own, and each number is a unit. `pieces` are the pieces of
+    words of each text, "" where a special token or padding stands; `words` puts them together.
     """
 
     slice: str
@@ -50,6 +55,8 @@ class Explained(Result, kind="explained"):
     attribution: Tensor | None = field(repr=False)
     gap: Tensor | None = field(repr=False)
     pieces: Annotated[tuple[tuple[str, ...], ...], Field(exclude_if=not_)] = field(default=(), repr=False)
+    tokens: Annotated[tuple[int, int, int] | None, Field(exclude_if=not_)] = field(default=None, repr=False)
+    channels_known: Annotated[bool, Field(exclude_if=bool)] = field(default=True, repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -83,7 +90,7 @@ class Explained(Result, kind="explained"):
             values, what = self.attribution, "attribution"
         elif self.slice == "input" and self.inputs.ndim == 2 and len(self.inputs) > 1:
             values, what = self.influence * self.inputs.std(dim=0), "influence per spread of the feature"
-        return units_of(values, self.slice), what
+        return (units_of(values, self.slice) if self.channels_known else values.flatten(1)), what
 
     def unit_name(self, index: int) -> str:
         """What people call a unit of the slice, as `units_of` counts them."""
@@ -92,7 +99,7 @@ class Explained(Result, kind="explained"):
             return f"row {row}, column {column}"
         if self.slice == "input" and self.features is not None:
             return self.features[index]
-        return f"{'unit' if self.influence.ndim < 4 else 'channel'} {index}"
+        return f"{'channel' if self.influence.ndim == 4 and self.channels_known else 'unit'} {index}"
 
     def words(self) -> list[list[tuple[str, float]]]:
         """For each text, its words and how much each speaks for the quantity, at a slice with a row for each piece.
@@ -113,6 +120,11 @@ class Explained(Result, kind="explained"):
         drawn = self.influence if self.attribution is None else self.attribution
         if drawn.ndim not in (3, 4):
             raise InputError(f"'{self.slice}' has no map: its value has shape {tuple(drawn.shape[1:])}.")
+        if self.tokens is not None:
+            rows, columns, first = self.tokens
+            if not rows:
+                raise InputError(f"'{self.slice}' has no map: it is not known where its tokens are in the picture.")
+            return drawn.sum(dim=1)[:, first : first + rows * columns, 0].reshape(len(drawn), rows, columns)
         return drawn if drawn.ndim == 3 else drawn.sum(dim=1)
 
     def heat_over_inputs(self) -> torch.Tensor:

@@ -16,6 +16,7 @@ from modelkeep.core.errors import bad_parameter
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.meaning.exemplars import is_map
+from modelkeep.explain.orientation import oriented_slice, require_channels
 
 FEWEST = 6  # examples on each side: two of them are held out
 _HELD_OUT = 1 / 3
@@ -99,7 +100,8 @@ def learn_concept(
     generator = torch.Generator().manual_seed(seed)
     with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
         model.logits(inputs[0][:1])  # a damaged model is refused, also where the damage is above the slice
-        cutting = model.slice(slice, call=call)
+        require_channels(model, slice, call)
+        cutting = oriented_slice(model, slice, call=call)
         spatial = is_map(cutting.h(inputs[0][:1]).value.shape[1:])
         sides = []
         with progress.task(f"Concept {name}", 2 * n) as task:

@@ -16,6 +16,7 @@ from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Result, Tensor, measured
 from modelkeep.core.slices import Slice
+from modelkeep.explain.orientation import oriented_slice, require_channels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,7 +109,8 @@ class FindExemplars:
         x = data.x if isinstance(data.x, Stored) else model.check_inputs(data.x)
         with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
             model.logits(x[:1])  # a damaged model is refused, also where the damage is above the slice
-            cutting = model.slice(self.slice, call=self.call)
+            require_channels(model, self.slice, self.call)
+            cutting = oriented_slice(model, self.slice, call=self.call)
             shape = tuple(cutting.h(model.check_inputs(x[:1])).value.shape[1:])
             chosen = check_units("FindExemplars", self.units, self.slice, shape)
             sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:_SAMPLED]

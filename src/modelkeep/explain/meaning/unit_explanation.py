@@ -26,6 +26,7 @@ from modelkeep.explain.meaning.exemplars import Exemplars, FindExemplars, check_
 from modelkeep.explain.meaning.search_space import search_space
 from modelkeep.explain.meaning.unit_sheet import Mover, UnitSheet
 from modelkeep.explain.meaning.visualisation import Visualise
+from modelkeep.explain.orientation import oriented_slice
 from modelkeep.explain.quantities import Channel, OfInner, PredictedScore, Quantity, Unit
 
 _LINE = 16  # points on the line from the mean image to an exemplar
@@ -116,7 +117,7 @@ def _remove_time(part: R) -> R:
 
 def _shape_at(model: Model, slice: str, call: int | None, seed: int) -> tuple[int, ...]:
     with model.frozen(seed), torch.no_grad():
-        return tuple(model.slice(slice, call=call).h(model.probe()).value.shape[1:])
+        return tuple(oriented_slice(model, slice, call=call).h(model.probe()).value.shape[1:])
 
 
 def _quantity_of(slice: str, call: int | None, unit: int, shape: tuple[int, ...]) -> Channel | Unit:

@@ -20,6 +20,7 @@ from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.explain.meaning.search_space import SearchSpace, Transformations, search_space
+from modelkeep.explain.orientation import oriented_slice
 from modelkeep.explain.quantities import PredictedScore, Quantity
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class Visualise:
 
 def reader(model: Model, quantity: Quantity) -> Read:
     """The quantity as a function of inputs; runs the network no further than the quantity's place."""
-    cutting, score = model.slice("input", until=quantity.place), quantity.score(model)
+    cutting, score = oriented_slice(model, "input", until=quantity.place), quantity.score(model)
 
     def read(x: torch.Tensor) -> torch.Tensor:
         output = cutting.g(cutting.h(x))

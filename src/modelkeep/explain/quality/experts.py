@@ -20,6 +20,7 @@ from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.core.slices import Slice
 from modelkeep.explain.distributions import Distribution, Point
 from modelkeep.explain.influence import Influence
+from modelkeep.explain.orientation import oriented_slice, require_channels
 from modelkeep.explain.quantities import AgainstAll
 from modelkeep.explain.units import expand_baseline, spread_over, units_of
 
@@ -121,7 +122,8 @@ class MeasureExperts:
             explained = influence(model, x[(data.y == label).to(x.device)], seed=seed)
             mean = units_of(explained.influence, self.slice).mean(dim=0)
             order = mean.abs().argsort(descending=True, stable=True)
-            cutting = model.slice(self.slice, call=self.call, skip="hold")
+            require_channels(model, self.slice, self.call)
+            cutting = oriented_slice(model, self.slice, call=self.call, skip="hold")
             away = _mean_value(cutting, x, self.batch_size) if self.baseline == "mean" else self.baseline
             counts = sorted({count for count in self.keep if count < len(mean)})
             rank = order.argsort().expand(len(x), -1)

@@ -10,6 +10,7 @@ import torch
 from modelkeep.core.errors import SliceError
 from modelkeep.core.model import Model
 from modelkeep.core.slices import Slice
+from modelkeep.explain.orientation import oriented_slice
 from modelkeep.explain.places import last_feature_map
 from modelkeep.explain.quality.regions import Region, set_apart
 
@@ -33,7 +34,7 @@ class InnerUnits:
 
     def __init__(self, model: Model, place: str, x: torch.Tensor, batch_size: int) -> None:
         self.model, self.place = model, place
-        self.cutting = model.slice(place, skip="hold")
+        self.cutting = oriented_slice(model, place, skip="hold")
         with torch.no_grad():
             parts = [self.cutting.h(model.check_inputs(part)).value for part in torch.split(x, batch_size)]
         self.peaks = torch.cat([part.flatten(2).amax(dim=2).cpu() for part in parts])

@@ -14,6 +14,7 @@ from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, Tensor, measured
 from modelkeep.core.slices import Slice
+from modelkeep.explain.orientation import oriented_slice
 from modelkeep.explain.result import Explained
 from modelkeep.explain.units import expand_baseline, spread_over, units_of
 
@@ -97,7 +98,7 @@ class _Test:
         x = model.check_inputs(explained.inputs)
         origin = explained.provenance
         with measured(seed, origin.model, origin.data) as provenance, model.frozen(seed):
-            cutting = model.slice(explained.slice, call=explained.call, skip="hold")
+            cutting = oriented_slice(model, explained.slice, call=explained.call, skip="hold")
             saliency = _saliency(cutting, explained, x, self.baseline, self.batch_size)
             count = saliency.shape[1]
             counts = np.unique(np.linspace(0, count, min(self.steps, count) + 1).round().astype(int)).tolist()
