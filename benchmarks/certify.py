@@ -19,6 +19,7 @@ from torch.nn.functional import conv2d, conv_transpose2d
 from _measure import arguments, interleaved, report
 from modelkeep import Data, Model
 from modelkeep.certify.certification import Certify
+from modelkeep.certify.constants import lipschitz
 from modelkeep.certify.gloro import GloRoNet
 from modelkeep.certify.objectives import EMMA
 from modelkeep.certify.training import make_orthogonal
@@ -26,7 +27,7 @@ from modelkeep.papers.leino2022.table_6_7 import EASY, FASHION, GLORO, RECIPES, 
 from modelkeep.training import Objective, Recipe, Step, fit
 from modelkeep.training import cross_entropy as plain
 from modelkeep.zoo import datasets
-from modelkeep.zoo.architectures import cnn_2c2f
+from modelkeep.zoo.architectures import cnn_2c2f, resnet50
 
 RADIUS, BATCH, STEPS, PEER_ITERATIONS = 0.3, 512, 60, 5
 
@@ -135,11 +136,46 @@ def vra(name: str, training: Training, seed: int) -> tuple[GloRoNet, Data, float
     return GloRoNet(model, RADIUS), test, Certify(radius=RADIUS)(model, test).verified.value, seconds
 
 
+def cost_of_bounds(seed: int) -> dict[str, float | int | str]:
+    """Seconds for the bounds of large networks with random weights, and how many bare passes of one input that is."""
+    figures: dict[str, float | int | str] = {}
+    networks = {"vgg16": (vgg16, (3, 32, 32)), "resnet50": (resnet50, (3, 64, 64))}
+    for name, (build, shape) in networks.items():
+        torch.manual_seed(seed)
+        model = Model(build(shape, 10), input_shape=shape, classes=10)
+        x = torch.rand(1, *shape)
+        model.logits(x)
+        passes = interleaved({"bare": lambda model=model, x=x: model.logits(x)}, repeats=5)["bare"]
+        start = perf_counter()
+        lipschitz(model)
+        figures[f"{name}_bound_s"] = perf_counter() - start
+        figures[f"{name}_bound_over_pass"] = figures[f"{name}_bound_s"] / passes
+        print(f"{name}: {figures[f'{name}_bound_s']:.1f} s", flush=True)
+    return figures
+
+
+def vgg16(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """VGG-16 for small pictures: 13 convolutions with batch norm, and one dense layer behind them."""
+    layers: list[nn.Module] = []
+    before = input_shape[0]
+    for width, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            layers += [nn.Conv2d(before, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+            before = width
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, classes))
+
+
 def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only-bounds", action="store_true", help="only the bounds of large networks")
     options = parser.parse_args()
-    figures = cost_of_training(datasets.load("fashion-mnist", "train"), options.seed, options.repeats)
+    bounds = cost_of_bounds(options.seed)
+    if options.only_bounds:
+        report(dict(sorted(bounds.items())), options.json)
+        return
+    figures = bounds | cost_of_training(datasets.load("fashion-mnist", "train"), options.seed, options.repeats)
     print(f"training: {figures['train_over_plain']:.3f} of plain", flush=True)
     net, test, figures["fashion_vra_0_3_small"], figures["fashion_seconds"] = vra(
         "fashion-mnist", RECIPES["small"][FASHION], options.seed

@@ -112,7 +112,7 @@ def without_kind(text: str) -> Any:
     body = json.loads(text, object_hook=drop_new)
     body.pop("kind")
     since: dict[str, Any] = {"other_code": "", "train_name": ""}
-    since |= {"given_up": [], "history": [], "budgets": [], "key_changes": []}
+    since |= {"proofs": [], "given_up": [], "history": [], "budgets": [], "key_changes": []}
     return {name: value for name, value in body.items() if name not in since or value != since[name]}
 
 

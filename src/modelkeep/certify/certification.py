@@ -11,7 +11,8 @@ import torch
 from modelkeep.certify.arithmetic import plain_kernels
 from modelkeep.certify.constants import Lipschitz, examine, lipschitz
 from modelkeep.certify.guarantees import Guarantee, Standard
-from modelkeep.certify.trace import trace_operations
+from modelkeep.certify.relaxed_radii import Around, Proof, relaxed_radii
+from modelkeep.certify.trace import tensors_of, trace_operations
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
@@ -32,7 +33,8 @@ class Certified(Result, kind="certified"):
     Below `radii[i]` nothing that the guarantee forbids can happen to input i, in the network as it is computed.
     `verified` is the verified-robust accuracy at `radius` (VRA; RTK or affinity VRA for those guarantees, 7.4.1), and
     `verified_exactly` the same for exact arithmetic, which is what papers report. `sets` are the classes that the
-    guarantee names at the radius: none where the input is rejected.
+    guarantee names at the radius: none where the input is rejected. `proofs` say which bounds each radius comes from,
+    where others than the Lipschitz constants were asked.
     """
 
     guarantee: str
@@ -49,6 +51,7 @@ class Certified(Result, kind="certified"):
     radii: Tensor = field(repr=False)
     sets: Tensor = field(repr=False)
     sizes: Tensor = field(repr=False)
+    proofs: tuple[Proof, ...] = field(default=(), repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
         """The shares, and the constant that they come from."""
@@ -60,6 +63,7 @@ class Certified(Result, kind="certified"):
             ("rejected", str(self.rejected)),
             ("median certified radius", f"{float(self.radii.median()):.4g}"),
             ("largest margin constant", f"{self.bounds.constant:.4g}"),
+            *((f"radii by {name}", str(self.proofs.count(name))) for name in dict.fromkeys(self.proofs)),
         ]
 
     def certified_at(self, radius: float) -> Estimate:
@@ -101,6 +105,10 @@ class Certify:
     radius: float = setting("How far an attacker may move an input, in the data's units.", above=0, below=math.inf)
     norm: Norm = setting("How a change is measured.", default="l2")
     guarantee: Guarantee = setting("What must stay.", default_factory=Standard)
+    relaxation: bool = setting(
+        "Also bound the network around each input, by intervals and linear relaxation: a few small inputs per second.",
+        default=False,
+    )
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Certified:
         model.require_fit(data)
@@ -108,16 +116,26 @@ class Certify:
         with measured(seed, model=model.fingerprint(), data=data.fingerprint()) as provenance:
             bounds = lipschitz(model, self.norm)
             written = trace_operations(model)
+            tensors = {name: tensor.detach().cpu().double() for name, tensor in tensors_of(model.module).items()}
             radii, logits, sets, sizes, exact = [], [], [], [], []
+            proofs: list[Proof] = []
             with torch.no_grad(), task("Certifying", total=len(data)) as progress:
                 for start in range(0, len(data), _BATCH):
                     x, y = (t[start : start + _BATCH] for t in (data.x, data.y))
                     with plain_kernels(model.device):
                         computed = model.logits(x)
                     margins, size, fixed = examine(model, written, bounds.rounding, x, computed)
-                    radii.append(self.guarantee.radius(margins, bounds.rate, fixed))
-                    sets.append(self.guarantee.sets(margins, self.radius * bounds.rate + fixed))
-                    exact.append(self.guarantee.verified(margins, self.radius * bounds.margins, y))
+                    reach = self.guarantee.radius(margins, bounds.rate, fixed)
+                    cost, cost_exactly = self.radius * bounds.rate + fixed, self.radius * bounds.margins
+                    if self.relaxation:
+                        around = Around(written, tensors, bounds, self.guarantee, x.cpu().double(), margins, fixed)
+                        here = torch.full((len(x),), self.radius, dtype=torch.float64)
+                        cost, cost_exactly = around.costs(here, linear=True)
+                        reach, by = relaxed_radii(around, reach)
+                        proofs.extend(by)
+                    radii.append(reach)
+                    sets.append(self.guarantee.sets(margins, cost))
+                    exact.append(self.guarantee.verified(margins, cost_exactly, y))
                     logits.append(margins)
                     sizes.append(size)
                     progress.advance(len(x))
@@ -139,5 +157,6 @@ class Certify:
             radii=torch.cat(radii),
             sets=found,
             sizes=torch.cat(sizes),
+            proofs=tuple(proofs),
             provenance=provenance(),
         )

@@ -6,14 +6,12 @@ per step follow the weights (Leino2022, section 6.3.3); dense layers get the exa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from modelkeep.certify.blocks import AffineBlock, Graph
-from modelkeep.certify.interpreter import run
-from modelkeep.certify.operations import Operation
+from modelkeep.certify.interpreter import run, without_signs
 from modelkeep.certify.trace import tensors_of, trace_operations
 from modelkeep.core.errors import InputError
 from modelkeep.core.model import Model
@@ -95,7 +93,7 @@ class MarginEstimate:
 
     def _absolute(self, block: AffineBlock) -> torch.Tensor:
         """The largest row sum (ℓ∞) or column sum (ℓ1) of absolute weights: exact for a block of one operation."""
-        absolute = AffineBlock(block.source, block.shape, tuple(map(_without_signs, block.operations)))
+        absolute = AffineBlock(block.source, block.shape, tuple(map(without_signs, block.operations)))
         signed = [o.tensors[name] for o in block.operations for name in ("weight", "factor") if name in o.tensors]
         tensors = {**self._tensors, **{key: self._tensors[key].abs() for key in signed}}
         if self._norm == "linf":
@@ -129,13 +127,3 @@ def _leading_vector(weight: torch.Tensor) -> torch.Tensor:
     v = weight.T @ vectors[:, -1] if wide else vectors[:, -1]
     unit: torch.Tensor = v / torch.linalg.vector_norm(v).clamp_min(1e-30)
     return unit
-
-
-def _without_signs(operation: Operation) -> Operation:
-    """The operation with absolute coefficients and factors."""
-    settings = dict(operation.settings)
-    if "coefficients" in settings:
-        settings["coefficients"] = [abs(c) for c in settings["coefficients"]]
-    if "factor" in settings and operation.kind == "scale":
-        settings["factor"] = torch.as_tensor(settings["factor"]).abs().tolist()
-    return replace(operation, settings=settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,11 +31,11 @@ def run(
     for operation in operations:
         if operation.name not in values:
             given = [values[name] for name in operation.inputs]
-            values[operation.name] = _run_operation(operation, given, tensors, constants=constants)
+            values[operation.name] = run_operation(operation, given, tensors, constants=constants)
     return values
 
 
-def _run_operation(
+def run_operation(
     operation: Operation, given: list[torch.Tensor], tensors: Tensors, *, constants: bool = True
 ) -> torch.Tensor:
     """What the operation makes of the values `given`, `(n, ...)` each."""
@@ -98,6 +99,16 @@ def channel_scale(operation: Operation, tensors: Tensors, like: torch.Tensor) ->
         )
     shape = (-1, *(1,) * (like.ndim - 2))
     return factor.reshape(shape), offset.reshape(shape)
+
+
+def without_signs(operation: Operation) -> Operation:
+    """The operation with absolute coefficients and factors; its weights are for the caller."""
+    settings = dict(operation.settings)
+    if "coefficients" in settings:
+        settings["coefficients"] = [abs(c) for c in settings["coefficients"]]
+    if "factor" in settings and operation.kind == "scale":
+        settings["factor"] = torch.as_tensor(settings["factor"]).abs().tolist()
+    return replace(operation, settings=settings)
 
 
 def _flat(padding: list[list[int]]) -> list[int]:

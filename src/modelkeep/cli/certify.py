@@ -108,7 +108,7 @@ def certify(
     loaded, whole = model_and_data(model, data, options)
     promise = None if guarantee is None else parse_guarantee(guarantee, loaded.classes)
     how = make_method(context, guarantee=promise, data=whole)
-    if not isinstance(how, Certify):
+    if not isinstance(how, Certify) or how.relaxation:  # no verifier computes these again
         drawn, _ = in_classes_of(loaded, whole.sample(min(examples, len(whole)), seed))
         with progress.show():
             found = how(loaded, drawn, seed=seed)
