@@ -28,7 +28,10 @@ _DUAL = {"l2": 2.0, "linf": 1.0, "l1": math.inf}
 
 
 class LinearBounds:
-    """The network's bounds in the balls of `radius: (n,)` around `x: (n, ...)`, both float64."""
+    """The network's bounds in the balls of `radius: (n,)` around `x: (n, ...)`, both float64.
+
+    In ℓ∞ the radius may be one for each number of the inputs, `(n, ...)`: a box.
+    """
 
     def __init__(
         self, operations: Sequence[Operation], tensors: Tensors, norm: Norm, x: torch.Tensor, radius: torch.Tensor
@@ -36,7 +39,7 @@ class LinearBounds:
         self._operations, self._tensors, self._norm = operations, tensors, norm
         self._x, self._radius = x, radius
         self._lines: dict[str, Lines] = {}
-        each = radius.reshape(-1, *(1,) * (x.ndim - 1))
+        each = radius if radius.ndim > 1 else radius.reshape(-1, *(1,) * (x.ndim - 1))
         self.intervals = {operations[0].name: Interval(x - each, x + each)}
         for operation in operations[1:]:
             given = [self.intervals[name] for name in operation.inputs]
@@ -113,7 +116,10 @@ class LinearBounds:
         first = self._operations[0].name
         flat = sums[first].flatten(2) if first in sums else rows.new_zeros(*rows.shape[:2], self._x[0].numel())
         x = self._x.flatten(1)[:, None]
-        lost = self._radius[:, None] * torch.linalg.vector_norm(flat, ord=_DUAL[self._norm], dim=2)
+        if self._radius.ndim > 1:
+            lost = (flat.abs() * self._radius.flatten(1)[:, None]).sum(dim=2)
+        else:
+            lost = self._radius[:, None] * torch.linalg.vector_norm(flat, ord=_DUAL[self._norm], dim=2)
         summed = summed + (flat.abs() * x.abs()).sum(dim=2) + lost
         found: torch.Tensor = (flat * x).sum(dim=2) + constant - lost - _ROUNDING * summed
         return found
