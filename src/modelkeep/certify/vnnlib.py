@@ -1,7 +1,7 @@
 """VNN-LIB: the file format in which verifiers of networks are given their properties, read, written and decided.
 
 A property is a box of inputs and what the outputs must never be there. This reads the part of the language that the
-benchmarks of robustness use: bounds of single inputs; comparisons of outputs with each other or with numbers; `and`, `or`.
+benchmarks of robustness use: bounds of inputs; comparisons of outputs with each other or with numbers; `and`, `or`.
 """
 
 from __future__ import annotations
