@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from modelkeep.attack.case import wrongness
 from modelkeep.core.model import Model
 
 NO_ANSWER = -1
@@ -44,6 +45,17 @@ def is_random(model: Model, x: torch.Tensor) -> bool:
     few = model.check_inputs(x[:LOOKED_AT])
     with model.frozen(seed=0):
         return differ(bare_logits(model, few), bare_logits(model, few))
+
+
+def is_flat(model: Model, x: torch.Tensor) -> bool:
+    """Whether the gradient at the input is exactly zero on most of a few examples, or there is none."""
+    few = model.check_inputs(x[:LOOKED_AT]).detach().requires_grad_()
+    with model.frozen(seed=0), torch.enable_grad():
+        logits = model.forward(few)
+        if not logits.requires_grad:
+            return True
+        (slope,) = torch.autograd.grad(wrongness(logits, logits.argmax(dim=1)).sum(), few, allow_unused=True)
+    return slope is None or bool((slope.flatten(1) == 0).all(dim=1).double().mean() > 0.5)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from modelkeep.attack.adaptive import victim_of
-from modelkeep.attack.answers import is_random
+from modelkeep.attack.answers import is_flat, is_random
 from modelkeep.attack.base import BoundedAttack
 from modelkeep.attack.case import Search
 from modelkeep.attack.gradient.apgd import APGD
@@ -16,6 +16,9 @@ from modelkeep.attack.query.square import Square, SquareOnLogits
 from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
+
+# Where no gradient leads anywhere, Square does the work alone, and its luck differs by two points from start to start.
+_SQUARES_IF_FLAT = 3
 
 
 @declare("attack", "standard", access="weights", paper="Croce2020")
@@ -52,7 +55,7 @@ class Standard(BoundedAttack):
         return "standard ensemble"
 
     def searches(self, model: Model, data: Data) -> list[Search]:
-        """The four attacks; of a random model, those that go on after a wrong answer."""
+        """The four attacks; of a random model, those that go on after a wrong answer; of a flat one, more of Square."""
         if is_random(victim_of(model), data.x):
             # A walk along a boundary has none to walk along. PGD's steps depend on no value, which may be one of luck.
             queries = max(1, self.queries // (2 * self.draws))
@@ -62,9 +65,10 @@ class Standard(BoundedAttack):
                 APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="dlr"),
                 SquareOnLogits(Square(norm=self.norm, radius=self.radius, queries=queries)),
             ]
+        squares = _SQUARES_IF_FLAT if is_flat(model, data.x) else 1
         return [
             APGD(norm=self.norm, radius=self.radius, steps=self.steps, loss="ce"),
             APGDTargeted(norm=self.norm, radius=self.radius, steps=self.steps, targets=self.targets),
             FAB(norm=self.norm, steps=self.steps, targets=self.targets),
-            SquareOnLogits(Square(norm=self.norm, radius=self.radius, queries=self.queries)),
+            *[SquareOnLogits(Square(norm=self.norm, radius=self.radius, queries=self.queries))] * squares,
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from modelkeep.core.errors import bad_parameter
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.core.norms import Ball, Norm
+from modelkeep.harden import overfitting
 from modelkeep.training import Recipe, Schedule, Step, at
 
 
@@ -59,6 +61,19 @@ class Adversarial(Bounded):
 
     def __call__(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         return cross_entropy(model.forward(self.attack_batch(model, x, y, step)), y)
+
+    def look(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> Mapping[str, torch.Tensor]:
+        """Now and then in a training on a single step: how the network does on that step, and on PGD."""
+        radius = at(self.radius, step)
+        if self.ascent[0] > 1 or radius == 0 or not overfitting.is_time_to_look(step):
+            return {}
+        x, y = x[: overfitting.LOOKED_AT], y[: overfitting.LOOKED_AT]
+        moved = self.attack_batch(model, x, y, step)
+        return overfitting.look(model, x, y, moved, Ball(self.norm, radius, model.bounds), step)
+
+    def warning(self, metrics: Mapping[str, float]) -> str:
+        """Whether a training on a single step overfits to that step."""
+        return overfitting.warning(metrics)
 
     def attack_batch(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
         """The inputs that are trained on, `(n, ...)`; the model is left as it was."""
@@ -104,7 +119,8 @@ class PGDTraining(Adversarial):
 class FGSMTraining(Adversarial):
     """Training on one step from the example to the edge of the ball, at twice the cost.
 
-    Known to overfit to its own attack, which then finds nothing while PGD finds everything: see the score.
+    Known to overfit to its own attack, which then finds nothing while PGD finds everything. The training looks for that
+    four times per epoch, and warns.
     """
 
     random_start: ClassVar[bool] = False

@@ -140,7 +140,7 @@ def harden(
             attacked_after=after.robust_accuracy,
             seconds=seconds,
             cost=seconds / fitted.history[-1].step / plain,
-            health=after.health,
+            health=(*after.health, *fitted.provenance.warnings),
             verdict=useful(
                 verdict(before.robust_accuracy, after.robust_accuracy, after.health), after.clean_accuracy, held_out
             ),

@@ -27,7 +27,7 @@ from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.evaluation import evaluate
 from modelkeep.training.feed import Feed
 from modelkeep.training.history import Evaluation, Fitted, Meter, best_of
-from modelkeep.training.objectives import Objective, OwnGradients, Stateful, gradients_of, name_of
+from modelkeep.training.objectives import Objective, OwnGradients, Stateful, Watchful, gradients_of, name_of
 from modelkeep.training.part import load_into, tensors_of, train_mode, training_part
 from modelkeep.training.recipe import Recipe
 from modelkeep.training.schedules import Step, at
@@ -216,6 +216,8 @@ class _Run:
         row = Evaluation(self.step, epoch, self.learning_rate, train_loss, loss, accuracy, means, seconds)
         self.history.append(row)
         self.note = f"loss {train_loss:.4g}" if accuracy is None else f"held-out accuracy {accuracy.value:.3f}"
+        if said := self.warning_of(row):
+            self.note = f"{self.note}; {said}"
         stop, last = self.recipe.early_stop, len(self.history) - 1
         best = best_of(self.history, stop)
         if stop is not None and best == last:
@@ -226,6 +228,10 @@ class _Run:
             self.stopped = f"no better held-out {stop.metric} in {stop.patience} evaluations"
         if self.stopped and self.best:
             load_into(self.model.module, self.best)
+
+    def warning_of(self, row: Evaluation) -> str:
+        """What the objective says of a row of the history; empty where nothing is wrong."""
+        return self.objective.warning(row.metrics) if isinstance(self.objective, Watchful) else ""
 
     def start(self, path: Path | None) -> None:
         """Go on from the checkpoint where there is one; see that one can be written where there is none."""
@@ -303,8 +309,12 @@ class _Run:
     def fitted(self) -> Fitted:
         """The result."""
         identity, seconds = self.identity, perf_counter() - self.began
+        # The first of them: a training that once went wrong says it until its end.
+        said = [f"Step {row.step}: {what}." for row in self.history if (what := self.warning_of(row))][:1]
         return Fitted(
-            provenance=Provenance(identity["model"], identity["data"], self.seed, seconds, __version__),
+            provenance=Provenance(
+                identity["model"], identity["data"], self.seed, seconds, __version__, warnings=tuple(said)
+            ),
             objective=identity["objective"],
             recipe=self.recipe,
             history=tuple(self.history),

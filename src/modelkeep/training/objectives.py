@@ -56,6 +56,22 @@ class Stateful(Protocol):
     def load_state_dict(self, state: dict[str, Any], /) -> None: ...
 
 
+@runtime_checkable
+class Watchful(Protocol):
+    """An objective that looks at the training from time to time, and can tell that it goes wrong.
+
+    It looks after a step's gradients are there, with what it draws at random from `step.generator`.
+    """
+
+    def look(self, model: Model, x: torch.Tensor, y: torch.Tensor, step: Step, /) -> Metrics:
+        """Named scalars for the history; none at most steps."""
+        ...
+
+    def warning(self, metrics: Mapping[str, float], /) -> str:
+        """What to say of the means since the last evaluation; empty where nothing is wrong."""
+        ...
+
+
 def cross_entropy(model: Model, x: torch.Tensor, y: torch.Tensor, step: Step) -> torch.Tensor:
     """The mean cross-entropy of the labels: standard training."""
     return _cross_entropy(model.forward(x), y)
@@ -104,6 +120,8 @@ def gradients_of(objective: Objective | OwnGradients) -> GradientFunction:
         loss, metrics = found if isinstance(found, tuple) else (found, {})
         if not own:
             torch.autograd.backward(loss if share == 1.0 else loss * share)
+        if isinstance(objective, Watchful):
+            metrics = {**metrics, **objective.look(model, x, y, step)}
         return {"loss": loss.detach(), **{name: value.detach() for name, value in metrics.items()}}
 
     return differentiate

@@ -37,6 +37,8 @@ def climb(case: Case[Weights], start: torch.Tensor, value: Value, steps: int) ->
             going, active, gradient, logits = going.part(rest), active[rest], gradient[rest], logits[rest]
             if len(active) == 0:
                 break
+        if step == 0 and not gradient.any():
+            break  # nothing leads anywhere from here
         climbers.arrive(value(going, active, logits), torch.nan_to_num(gradient))
         if step in marks:
             heights[marks[step], active] = climbers.best_height

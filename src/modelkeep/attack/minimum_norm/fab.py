@@ -73,6 +73,8 @@ class FAB(Attack):
             gradient, logits = case.gradient(x, ahead)
             if step == 0:
                 case.health.see_gradient(gradient)
+                if not gradient.any():
+                    return  # there is no boundary to be seen
             normal, now = torch.nan_to_num(gradient).flatten(1), x.flatten(1)
             missing = -ahead(logits)
             here = onto_hyperplane(now, normal, missing, norm, bounds)
