@@ -160,7 +160,7 @@ def test_a_table_is_attacked_in_units_of_each_features_spread() -> None:
     with torch.no_grad():
         model.module.weight.copy_(torch.stack([1 / spread, -1 / spread]))  # type: ignore[operator]
         model.module.bias.copy_(torch.tensor([-15.0, 15.0]))  # type: ignore[operator]
-    settings = Settings(examples=400, radii=(0.1, 0.2, 0.3))
+    settings = Settings(examples=400, radii=(0.1, 0.2, 0.3), checks=("accuracy", "robustness"))
     found = audit(model, Data(x, model.predict(x), ("a", "b")), settings, seed=0)
     margin = ((x / spread).sum(dim=1) - 15).abs()
     reach = 0.2 * (x.std(dim=0) / spread).sum()

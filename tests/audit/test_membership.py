@@ -33,7 +33,7 @@ def test_a_leak_is_named_with_its_interval_and_the_attackers_access(leaky: tuple
     assert "nothing can be said at 0.1 % and 1.0 % false accusations" in finding.measured
     assert "modelkeep privacy MODEL --members TRAIN --non-members DATA --seed 0" in finding.remedy
     assert section.measures[0].estimate.low > 0.5
-    assert section.pictures[0].uri.startswith("data:image/png")
+    assert section.pictures[0].uri.startswith("data:image/")
 
 
 def test_strangers_for_members_show_no_leak_and_no_safety() -> None:

@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from modelkeep.audit.findings import Section
 from modelkeep.core.method import python_of
 
-_DEFAULTS = {"examples": 256, "steps": 40, "slice": None, "attack": None}  # of the command line
+_DEFAULTS = {"examples": 256, "steps": 40, "slice": None, "attack": None, "cut": None}  # of the command line
 
 
 def repeatable(section: Section, name: str, check: Callable[..., Section], seed: int) -> Section:

@@ -66,6 +66,9 @@ def audit(
         typer.Option(help="The training data: then it is checked what the model gives away about it."),
     ] = None,
     slice: Annotated[str | None, typer.Option(help="The inner place to explain; else the last one.")] = None,
+    cut: Annotated[
+        str | None, typer.Option(help="Where two parties would cut the model: what does each side protect?")
+    ] = None,
     check: Annotated[
         list[str] | None, typer.Option(help="Only this check, by its name in `modelkeep methods check`; repeat it.")
     ] = None,
@@ -122,7 +125,8 @@ def audit(
         raise InputError("--fail-on worse needs something to compare with: --baseline run.json.")
     rules = None if policy is None else Policy.read(policy)
     before = None if baseline is None else read_audit(baseline)
-    settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, minutes=read_minutes(budget))
+    settings = Settings(examples=examples, steps=steps, slice=slice, attack=attack, cut=cut)
+    settings = replace(settings, minutes=read_minutes(budget))
     settings = replace(settings, checks=tuple(check)) if check else settings
     loaded, examined = model_and_data(model, data, options, train)
     members = None if train is None else read_like(examined, train, options.description(model), part="train")

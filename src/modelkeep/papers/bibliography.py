@@ -71,10 +71,12 @@ Golub1999 | Todd Golub et al. | Molecular classification of cancer: class discov
 Goodfellow2015 | Ian Goodfellow, Jonathon Shlens, Christian Szegedy | Explaining and harnessing adversarial examples | ICLR
 Gopi2021 | Sivakanth Gopi, Yin Tat Lee, Lukas Wutschitz | Numerical composition of differential privacy | NeurIPS
 Gu2014 | Shixiang Gu, Luca Rigazio | Towards deep neural network architectures robust to adversarial examples | arXiv 1412.5068
+Guo2017 | Chuan Guo et al. | On calibration of modern neural networks | ICML
 Halevi2014 | Shai Halevi, Victor Shoup | Algorithms in HElib | CRYPTO
 He2015 | Kaiming He et al. | Delving deep into rectifiers: surpassing human-level performance on ImageNet classification | ICCV
 He2016 | Kaiming He et al. | Deep residual learning for image recognition; Identity mappings in deep residual networks | CVPR; ECCV
 He2019 | Zecheng He, Tianwei Zhang, Ruby Lee | Model inversion attacks against collaborative inference | ACSAC
+Hendrycks2019 | Dan Hendrycks, Thomas Dietterich | Benchmarking neural network robustness to common corruptions and perturbations | ICLR
 Hessel2018 | Matteo Hessel et al. | Rainbow: combining improvements in deep reinforcement learning | AAAI
 Hinton2015 | Geoffrey Hinton, Oriol Vinyals, Jeff Dean | Distilling the knowledge in a neural network | arXiv 1503.02531
 Holm1979 | Sture Holm | A simple sequentially rejective multiple test procedure | Scandinavian Journal of Statistics
@@ -107,8 +109,10 @@ Mironov2019 | Ilya Mironov, Kunal Talwar, Li Zhang | Rényi differential privacy
 Mnih2016 | Volodymyr Mnih et al. | Asynchronous methods for deep reinforcement learning | ICML
 Mohassel2018 | Payman Mohassel, Peter Rindal | ABY3: a mixed protocol framework for machine learning | CCS
 Moosavi2016 | Seyed-Mohsen Moosavi-Dezfooli, Alhussein Fawzi, Pascal Frossard | DeepFool: a simple and accurate method to fool deep neural networks | CVPR
+Naeini2015 | Mahdi Pakdaman Naeini, Gregory Cooper, Milos Hauskrecht | Obtaining well calibrated probabilities using Bayesian binning | AAAI
 Newcombe1998 | Robert Newcombe | Interval estimation for the difference between independent proportions: comparison of eleven methods | Statistics in Medicine
 Nguyen2018 | Linh Nguyen, Sky Wang, Arunesh Sinha | A learning and masking approach to secure learning | GameSec
+Nixon2019 | Jeremy Nixon et al. | Measuring calibration in deep learning | CVPR workshops
 Olah2017 | Chris Olah, Alexander Mordvintsev, Ludwig Schubert | Feature visualization | Distill
 Orekondy2019 | Tribhuvanesh Orekondy, Bernt Schiele, Mario Fritz | Knockoff nets: stealing functionality of black-box models | CVPR
 Orekondy2020 | Tribhuvanesh Orekondy, Bernt Schiele, Mario Fritz | Prediction poisoning: towards defenses against DNN model stealing attacks | ICLR
@@ -135,9 +139,11 @@ Sundararajan2017 | Mukund Sundararajan, Ankur Taly, Qiqi Yan | Axiomatic attribu
 Szegedy2014 | Christian Szegedy et al. | Intriguing properties of neural networks | ICLR
 Tan2019 | Mingxing Tan, Quoc Le | EfficientNet: rethinking model scaling for convolutional neural networks | ICML
 Tang2024 | Minxue Tang et al. | ModelGuard: information-theoretic defense against model extraction attacks | USENIX Security
+Tramer2016 | Florian Tramèr et al. | Stealing machine learning models via prediction APIs | USENIX Security
 Tsuzuku2018 | Yusuke Tsuzuku, Issei Sato, Masashi Sugiyama | Lipschitz-margin training: scalable certification of perturbation invariance for deep neural networks | NeurIPS
 Voracek2023 | Václav Voráček, Matthias Hein | Sound randomized smoothing in floating-point arithmetic | ICLR
 Wang2004 | Zhou Wang et al. | Image quality assessment: from error visibility to structural similarity | IEEE Transactions on Image Processing
+Wang2019 | Bolun Wang et al. | Neural Cleanse: identifying and mitigating backdoor attacks in neural networks | S&P
 Wong2020 | Eric Wong, Leslie Rice, Zico Kolter | Fast is better than free: revisiting adversarial training | ICLR
 Xie2018 | Cihang Xie et al. | Mitigating adversarial effects through randomization | ICLR
 Xie2019 | Cihang Xie et al. | Improving transferability of adversarial examples with input diversity; Feature denoising for improving adversarial robustness | CVPR

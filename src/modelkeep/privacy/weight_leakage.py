@@ -124,12 +124,37 @@ def _best(pictures: torch.Tensor, among: torch.Tensor, span: float) -> _Best:
     return _Best(pictures.cpu()[sign, column], index[sign, column], values[sign, column])
 
 
-def _first_dense(model: Model) -> tuple[str, torch.Tensor]:
+def find_first_dense(model: Model) -> tuple[str, nn.Linear] | None:
+    """The dense layer that takes the whole input as it is, by its name; None where there is none.
+
+    A layer that takes as many numbers from other layers has no columns that are pictures.
+    """
     size = prod(model.input_shape)
     for name, layer in model.module.named_modules():
-        if isinstance(layer, nn.Linear) and layer.in_features == size:
-            return name or "(the module)", layer.weight
-    raise ModelError(f"No dense layer takes the {size} values of an input, so no weight column is a picture.")
+        if isinstance(layer, nn.Linear) and layer.in_features == size and _takes_input(model, layer):
+            return name or "(the module)", layer
+    return None
+
+
+def _takes_input(model: Model, layer: nn.Linear) -> bool:
+    """Whether the layer is given the input of the module itself."""
+    seen: list[torch.Tensor] = []
+    handle = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach()))
+    try:
+        probe = model.probe()
+        model.logits(probe)
+    finally:
+        handle.remove()
+    fed = model.preprocess(probe).flatten(1)
+    return any(each.shape == fed.shape and torch.equal(each.cpu(), fed.cpu()) for each in seen)
+
+
+def _first_dense(model: Model) -> tuple[str, torch.Tensor]:
+    found = find_first_dense(model)
+    if found is None:
+        size = prod(model.input_shape)
+        raise ModelError(f"No dense layer takes the {size} values of an input, so no weight column is a picture.")
+    return found[0], found[1].weight
 
 
 def _as_pictures(weight: torch.Tensor, shape: tuple[int, ...], low: float, high: float) -> torch.Tensor:
