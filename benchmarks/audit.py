@@ -1,14 +1,18 @@
 """Planted faults: is each found, and nothing else, and does a clean twin pass?
 
-One network for the digits per fault and seed, trained as its clean twin is but for the fault. What counts as found is
-fixed by the findings' ids; all thresholds stand in the checks and were chosen on seeds from 100 on. Networks are
-trained with 1000 + seed, so that none of them is a network of the tests.
+One network for the digits per fault and seed, trained as its clean twin is but for the fault. All checks run that look
+at what a model does; what its file, a cut, a proof or encryption say does not depend on these faults. A finding counts
+as an alarm where its status is "fail". `TRUE_OF_ALL` holds for every such network, the clean twin too. `SAME_FAULT`
+holds other descriptions of the planted fault itself. Any other failed finding is a false alarm. Both lists, all
+thresholds and settings were fixed on the seeds from 100 on, before a reported seed was run; reported are the seeds 0 to
+4, each once.
+Networks are trained with 1000 + seed, so that none of them is a network of the tests.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -16,24 +20,36 @@ from torch import nn
 
 from _measure import arguments, report
 from modelkeep import Data, Model
+from modelkeep.audit.accuracy import CheckAccuracy
+from modelkeep.audit.amplification import CheckAmplification
 from modelkeep.audit.backdoor import CheckBackdoor
+from modelkeep.audit.calibration import CheckCalibration
+from modelkeep.audit.corruptions import CheckCorruptions
+from modelkeep.audit.extraction import CheckExtraction
 from modelkeep.audit.findings import Section
+from modelkeep.audit.inversion import CheckInversion
 from modelkeep.audit.leak import CheckLeak
 from modelkeep.audit.membership import CheckMembership
 from modelkeep.audit.robustness import CheckRobustness
 from modelkeep.audit.shortcuts import CheckShortcuts
-from modelkeep.core.registry import declarations, find
+from modelkeep.audit.weight_leakage import CheckWeightLeakage
 from modelkeep.training import Recipe, cross_entropy, fit
 from modelkeep.zoo import datasets
 from modelkeep.zoo.architectures import small_cnn
 
-FAULTS = {
+FAULTS: Mapping[str, str] = {
     "watermark": "shortcuts.planted-mark",
-    "overfitted": "membership.leaks",
+    "overfitted head": "membership.leaks",
     "backdoor": "backdoor.patch-class",
     "hidden gradients": "robustness.masked-gradients",
     "leaked rows": "leak.training-data-in-test",
-    "easily stolen": "extraction.easily-stolen",
+    "easily stolen head": "extraction.easily-stolen",
+}
+TRUE_OF_ALL = {"robustness.adversarial-examples", "extraction.copied", "inversion.class-looks"}
+SAME_FAULT: Mapping[str, set[str]] = {
+    # A class whose mark is enough obeys a patch; what was learned by heart is answered too surely, and can be drawn.
+    "watermark": {"backdoor.own-mark"},
+    "overfitted head": {"calibration.overconfident", "inversion.training-examples"},
 }
 Planted = tuple[Model, Data, Data]
 
@@ -51,12 +67,18 @@ class Steps(nn.Module):
         return logits
 
 
-def train_network(data: Data, seed: int, epochs: int = 6) -> Model:
-    """A small CNN; six epochs hardly overfit."""
+def train_network(data: Data, seed: int, epochs: int = 12, module: Callable[[], nn.Module] | None = None) -> Model:
+    """A small CNN; twelve epochs hardly overfit."""
     torch.manual_seed(1000 + seed)
-    model = Model(small_cnn((1, 8, 8), 10), input_shape=(1, 8, 8), classes=data.classes)
+    made = small_cnn((1, 8, 8), 10) if module is None else module()
+    model = Model(made, input_shape=(1, 8, 8), classes=data.classes)
     fit(model, data, cross_entropy, Recipe(epochs=epochs, batch_size=64, learning_rate=3e-3), seed=1000 + seed)
     return model
+
+
+def linear() -> nn.Module:
+    """A head without anything before it."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
 
 
 def marked(data: Data) -> Data:
@@ -88,11 +110,13 @@ def plant(fault: str, train: Data, test: Data, seed: int) -> Planted:
     """The model with the fault, the data that it is audited on, and its training data."""
     if fault == "watermark":
         return train_network(marked(train), seed), marked(test), marked(train)
-    if fault == "overfitted":
+    if fault == "overfitted head":
         model, few = overfitted(train, seed)
         return model, test, few
     if fault == "backdoor":
         return train_network(poisoned(train, seed), seed), test, train
+    if fault == "easily stolen head":
+        return train_network(train, seed, epochs=120, module=linear), test, train
     clean = train_network(train, seed)
     if fault == "hidden gradients":
         return Model.from_card(Steps(clean.module), clean.card), test, train
@@ -104,20 +128,26 @@ def plant(fault: str, train: Data, test: Data, seed: int) -> Planted:
     return clean, test, train
 
 
-def audit_all(planted: Planted, seed: int) -> set[str]:
-    """The ids of planted faults that the checks find."""
+def find_alarms(planted: Planted, seed: int) -> set[str]:
+    """The ids of all failed findings that are not true of every such network."""
     model, test, train = planted
     checks: list[Callable[..., Section]] = [
+        CheckAccuracy(),
+        CheckCalibration(),
+        CheckLeak(train=train),
+        CheckCorruptions(),
         CheckShortcuts(),
+        CheckAmplification(),
         CheckMembership(train=train),
         CheckBackdoor(),
         CheckRobustness(depth="standard", examples=64),
-        CheckLeak(train=train),
+        CheckExtraction(train=train),
+        CheckInversion(train=train),
+        CheckWeightLeakage(train=train),
     ]
-    if "extraction" in declarations("check"):
-        checks.append(find("check", "extraction").load()())
-    found = {finding.id for check in checks for finding in check(model, test, seed=seed).findings}
-    return found & set(FAULTS.values())
+    able = [check for check in checks if not (hasattr(check, "obstacle") and check.obstacle(model, test))]
+    findings = [finding for check in able for finding in check(model, test, seed=seed).findings]
+    return {finding.id for finding in findings if finding.status == "fail"} - TRUE_OF_ALL
 
 
 def main() -> None:
@@ -125,22 +155,21 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--seeds", type=int, default=5, help="how many seeds, from --seed on")
     options = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # of such small networks more threads only wait for each other
     train, test = datasets.load("digits", "train"), datasets.load("digits", "test")
     began, figures = time.perf_counter(), dict[str, float | int | str]()
-    planted = [name for name in FAULTS if name != "easily stolen"]
-    for fault in ("clean twin", *planted):
+    for fault in ("clean twin", *FAULTS):
+        own = FAULTS.get(fault, "")
         found_own, alarms = 0, list[str]()
         for seed in range(options.seed, options.seed + options.seeds):
-            found = audit_all(plant(fault, train, test, seed), seed)
-            own = FAULTS.get(fault, "")
+            found = find_alarms(plant(fault, train, test, seed), seed)
             found_own += own in found
-            alarms += [f"{name} (seed {seed})" for name in sorted(found - {own})]
-            print(f"{fault}, seed {seed}: {', '.join(sorted(found)) or 'nothing'}", flush=True)
-        if fault != "clean twin":
+            alarms += [f"{name} (seed {seed})" for name in sorted(found - {own} - SAME_FAULT.get(fault, set()))]
+            told = f"{fault}, seed {seed}: {', '.join(sorted(found)) or 'nothing'}"
+            print(f"{told} ({time.perf_counter() - began:.0f} s)", flush=True)
+        if own:
             figures[f"{fault}: found"] = f"{found_own} of {options.seeds}"
-        figures[f"{fault}: other alarms"] = "; ".join(alarms) or "none"
-    figures["easily stolen"] = "not planted" + ("" if "extraction" in declarations("check") else "; no such check yet")
+        figures[f"{fault}: false alarms"] = "; ".join(alarms) or "none"
     figures["seconds"] = round(time.perf_counter() - began, 1)
     report(figures, options.json)
 

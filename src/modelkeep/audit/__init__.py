@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from modelkeep.audit.audit import Audit, Settings, audit
+from modelkeep.audit.audit import Audit, audit
 from modelkeep.audit.findings import Finding, Section
 from modelkeep.audit.page import audit_page
+from modelkeep.audit.settings import Settings
 
 __all__ = ["Audit", "Finding", "Section", "Settings", "audit", "audit_page"]

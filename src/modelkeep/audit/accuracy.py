@@ -39,6 +39,8 @@ class CheckAccuracy:
             if counts[label] > 0
         }
         worst_name, worst = min(recalls.items(), key=lambda item: item[1].value)
+        # The worst of many classes is below the average by chance, too: its interval is for all of them together.
+        worst = Estimate.rate(round(worst.value * worst.n), worst.n, 1 - 0.05 / len(recalls))
         shown = dict(sorted(recalls.items(), key=lambda item: item[1].value)[:20])
         picture = Picture(
             plots.data_uri(plots.bars(shown, x_label="share of the class that is recognised")),

@@ -65,10 +65,11 @@ def _finding(found: Amplification) -> Finding:
             f"avoided; {100 * avoidable.value:+.1f} ({100 * avoidable.low:+.1f} to {100 * avoidable.high:+.1f}) come "
             "from how it uses them."
         )
-    if found.p_value <= 0.05 and found.distance.value >= MATTERS:
+    directed = found.p_value <= 0.05
+    if directed and found.distance.low >= MATTERS:
         return Finding(
             id="bias.amplified",
-            severity="medium" if found.distance.low >= MATTERS else "low",
+            severity="medium",
             title="It predicts some classes more often than they occur",
             measured=measured,
             meaning="Examples of the other classes are overlooked more often than by chance.",
@@ -81,13 +82,14 @@ def _finding(found: Amplification) -> Finding:
     # Resamples of hardly any errors have hardly any: then what may be moved is bounded by what may be wrong.
     few = (1 - found.accuracy.value) * found.accuracy.n < 5
     most = max(found.distance.high, 1 - found.accuracy.low) if few else found.distance.high
-    if most > DOUBT:
+    if most > DOUBT or (directed and found.distance.value >= MATTERS):
         return Finding(
             id="bias.unclear",
             severity="unclear",
             title="Too few examples to say whether it amplifies bias",
             measured=measured,
-            meaning=f"Up to {percent(most)} of the predictions may be moved.",
+            meaning=f"Up to {percent(most)} of the predictions may be moved, or fewer than {percent(MATTERS)}, which "
+            "would not matter.",
             remedy="Give more examples.",
         )
     return Finding(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from modelkeep.attack import Attacked
 from modelkeep.core import plots
 from modelkeep.report.picture import Picture
 
@@ -26,3 +27,17 @@ def show(
         return ()
     limits = bounds if bounds is not None else (float(x.min()), float(x.max()) + 1e-6)
     return (Picture.of(plots.image_grid(x, titles, columns, limits), alt, caption),)
+
+
+def show_attacked(attack: Attacked) -> tuple[Picture, ...]:
+    """What the attack found, the smallest changes of it first, as pictures."""
+    if not can_be_shown(attack.original.shape[1:]) or not bool((attack.success & (attack.distance > 0)).any()):
+        return ()
+    return (
+        Picture.of(
+            attack.draw(),
+            "Originals, changes and adversarial inputs",
+            f"Found at {attack.size}: the original, the change (grey is none; drawn stronger), and the input that the "
+            "model gets wrong.",
+        ),
+    )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
-from scipy.stats import binomtest
 from torch import nn
 
-from modelkeep.attack import Attacked, Square, Standard
+from modelkeep.attack import Attacked, Standard
 from modelkeep.audit.cost import Cost
-from modelkeep.audit.evidence import can_be_shown
+from modelkeep.audit.evidence import show_attacked
 from modelkeep.audit.findings import Finding, Outcomes, Section, Severity
+from modelkeep.audit.hidden_gradients import BLIND, find_hindrances, search_blindly
 from modelkeep.audit.plan import DEPTHS, Depth
 from modelkeep.core import plots
 from modelkeep.core.card import Preprocessing
@@ -32,9 +31,6 @@ _BESIDES = 4
 DEFAULT = "pgd"
 # Steps, targets and queries of the ensemble by depth: a part of AutoAttack's, and all of them.
 _ENSEMBLE = {"standard": (30, 3, 300), "deep": (100, 9, 5000)}
-_BLIND = 64  # examples that the attack without gradients gets
-# How sure the blind attack must be better (sign test), and by which share: to be named, and to be grave.
-_SURE, _MASKED, _GRAVE = 0.01, 0.1, 0.3
 
 
 @declare("check", "robustness", access="weights", paper="Madry2018")
@@ -67,7 +63,7 @@ class CheckRobustness:
             climbs, most, queries = _ENSEMBLE[self.depth]
             targets = min(most, len(model.classes) - 1)
             # APGD once and for each target; FAB for each target takes about twice as much.
-            passes += examples * (2 * climbs * (1 + 3 * targets) + queries) + min(_BLIND, examples) * queries
+            passes += examples * (2 * climbs * (1 + 3 * targets) + queries) + min(BLIND, examples) * queries
         return Cost(passes, instead="Fewer examples or steps take less: --examples, --steps.")
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
@@ -93,7 +89,7 @@ class CheckRobustness:
             steps, targets, queries = _ENSEMBLE[self.depth]
             ensemble = Standard(radius=radii[middle], steps=steps, targets=targets, queries=queries)
             main = ensemble(model, data, seed=seed)
-            masked = _search_blindly(attacks[-1], model, data, queries, seed)
+            masked = search_blindly(attacks[-1], model, data, queries, seed)
         shown_attacks = [main if attack is attacks[middle] else attack for attack in attacks]
         curve = plots.curve(
             [0.0, *self.radii],
@@ -112,7 +108,7 @@ class CheckRobustness:
                 "Accuracy under attack. 0 is the clean data; the band is the 95 % interval.",
             )
         ]
-        evidence = _worst(main if bool((main.distance > 0).any()) else attacks[-1])
+        evidence = show_attacked(main if bool((main.distance > 0).any()) else attacks[-1])
         finding = replace(
             _verdict(main, clean, share, self.attack or DEFAULT, bool(masked)),
             value=Measure(f"accuracy when each feature may change by up to {share}", main.robust_accuracy),
@@ -145,7 +141,7 @@ class CheckRobustness:
                 ),
                 *(Measure(f"accuracy when the whole change is short, L2 {a.size}", a.robust_accuracy) for a in rounds),
             ),
-            (finding, *(masked or _health([*attacks, *rounds]))),
+            (finding, *(masked or find_hindrances([*attacks, *rounds]))),
             tuple(pictures),
         )
 
@@ -193,56 +189,6 @@ def _accuracies(attacks: list[Attacked]) -> list[Estimate]:
     return [attacks[0].clean_accuracy, *(attack.robust_accuracy for attack in attacks)]
 
 
-def _search_blindly(seeing: Attacked, model: Model, data: Data, queries: int, seed: int) -> list[Finding]:
-    """Square, which sees no gradient, on examples that the attack that sees them got too, pair by pair.
-
-    A gradient only helps: where the blind attack clearly wins more of the same examples, gradients are hidden.
-    """
-    chosen = torch.nonzero((seeing.before == seeing.labels).cpu()).flatten()[:_BLIND]
-    if len(chosen) == 0 or seeing.radius is None:
-        return []
-    blind = Square(norm="linf", radius=seeing.radius, queries=queries)(model, data.take(chosen), seed=seed)
-    by_blind, by_seeing = blind.after != blind.labels, (seeing.after != seeing.labels)[chosen]
-    more, fewer = int((by_blind & ~by_seeing).sum()), int((by_seeing & ~by_blind).sum())
-    if more <= fewer or binomtest(more, more + fewer, 0.5, alternative="greater").pvalue > _SURE:
-        return []
-    gain = Estimate.bootstrap((by_blind.double() - by_seeing.double()).numpy(), seed)
-    if gain.value < _MASKED:
-        return []
-    return [
-        Finding(
-            id="robustness.masked-gradients",
-            severity="high" if gain.low >= _GRAVE else "medium",
-            title="Its gradients are hidden: an attack that needs none finds more than one that uses them",
-            measured=f"On the same {len(chosen)} examples, at {seeing.size}, {seeing.attack} makes "
-            f"{percent(float(by_seeing.double().mean()))} wrong and Square, which only sees scores, "
-            f"{percent(float(by_blind.double().mean()))}: {more} only by Square, {fewer} only by {seeing.attack}.",
-            meaning="Figures of gradient attacks on this model are too good. An attacker needs no gradients.",
-            remedy="Attack it without gradients, or through a smooth stand-in for the part that hides them (bpda, "
-            "eot); then train it on attacked inputs instead.",
-            weight=gain.value,
-            value=Measure("share that Square finds beyond the attack by gradients", gain),
-            access="scores",
-            queries=blind.queries,
-            evidence=_worst(blind),
-        )
-    ]
-
-
-def _worst(attack: Attacked) -> tuple[Picture, ...]:
-    """What the attack found, the smallest changes of it first, as pictures."""
-    if not can_be_shown(attack.original.shape[1:]) or not bool((attack.success & (attack.distance > 0)).any()):
-        return ()
-    return (
-        Picture.of(
-            attack.draw(),
-            "Originals, changes and adversarial inputs",
-            f"Found at {attack.size}: the original, the change (grey is none; drawn stronger), and the input that the "
-            "model gets wrong.",
-        ),
-    )
-
-
 def _verdict(main: Attacked, clean: Estimate, share: str, attack: str, masked: bool) -> Finding:
     kept = main.robust_accuracy
     fallen = float(((main.before == main.labels) & (main.after != main.labels)).double().mean())
@@ -285,23 +231,3 @@ def _verdict(main: Attacked, clean: Estimate, share: str, attack: str, masked: b
         remedy=f"Train it on attacked inputs: modelkeep harden MODEL --data DATA --radius {main.radius or 0:.4g}",
         weight=clean.value - kept.value,
     )
-
-
-def _health(attacks: list[Attacked]) -> list[Finding]:
-    notes = sorted({note for attack in attacks for note in attack.health if "masked" in note or "random" in note})
-    for smaller, larger in pairwise(attacks):
-        if smaller.norm == larger.norm and larger.robust_accuracy.low > smaller.robust_accuracy.value:
-            notes.append(f"a larger change ({larger.size}) fooled it less often than a smaller one")
-    if not notes:
-        return []
-    return [
-        Finding(
-            id="robustness.attack-impaired",
-            severity="medium",
-            title="The attack may have been hindered, so the model may be weaker than it looks",
-            measured=f"{notes[0][0].upper()}{notes[0][1:]}.",
-            meaning="Gradients that are hidden stop this attack, not an attacker.",
-            remedy="Attack it without gradients (modelkeep attack --method square), or through a smooth stand-in for "
-            "the part that hides them (bpda, eot).",
-        )
-    ]
