@@ -47,9 +47,11 @@ FAULTS: Mapping[str, str] = {
 }
 TRUE_OF_ALL = {"robustness.adversarial-examples", "extraction.copied", "inversion.class-looks"}
 SAME_FAULT: Mapping[str, set[str]] = {
-    # A class whose mark is enough obeys a patch; what was learned by heart is answered too surely, and can be drawn.
+    # A class whose mark is enough obeys a patch. What was learned by heart from few rows is answered too surely, can be
+    # drawn from the weights, and errs in a direction. A linear head truly says '8' too often (both tuning seeds).
     "watermark": {"backdoor.own-mark"},
-    "overfitted head": {"calibration.overconfident", "inversion.training-examples"},
+    "overfitted head": {"calibration.overconfident", "inversion.training-examples", "bias.amplified"},
+    "easily stolen head": {"bias.amplified"},
 }
 Planted = tuple[Model, Data, Data]
 

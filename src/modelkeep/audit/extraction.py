@@ -72,10 +72,11 @@ class CheckExtraction:
     def cost(self, model: Model, data: Data) -> Cost:
         """The trainings of the copies, which are timed by one step; hardly anything is asked."""
         steps = _RECIPE.steps or 0
+        budgets = self._budgets(len(data) // 2 if self.train is None else len(self.train))
         step = _time_step(model, data)
         return Cost(
-            2 * BUDGETS[self.depth][-1] + min(MOST_JUDGED, len(data)),
-            seconds=_TRAININGS * len(BUDGETS[self.depth]) * steps * step,
+            2 * budgets[-1] + min(MOST_JUDGED, len(data)),
+            seconds=_TRAININGS * len(budgets) * steps * step,
             instead="`modelkeep extract MODEL --data DATA` runs it alone.",
         )
 
@@ -91,11 +92,14 @@ class CheckExtraction:
         pool, judged = (self.train, data) if self.train is not None else data.split(0.5, 0.5, seed=seed)
         judged = judged.sample(min(MOST_JUDGED, len(judged)), seed).load()
         pool = pool.sample(min(BUDGETS[self.depth][-1], len(pool)), seed).load()
-        budgets = [budget for budget in BUDGETS[self.depth] if budget <= len(pool)]
-        copies = steal_copies(model, pool, judged, budgets, seed)
+        copies = steal_copies(model, pool, judged, self._budgets(len(pool)), seed)
         solved = solve_equations(model, judged, seed)
         lead = LEAD.format(pool="the training inputs" if self.train is not None else "one half of the data")
         return Section(TITLE, lead, _measures(copies, solved), (judge(copies, solved),), (_picture(copies),))
+
+    def _budgets(self, pool: int) -> tuple[int, ...]:
+        """As many questions as there are inputs to ask about."""
+        return tuple(budget for budget in BUDGETS[self.depth] if budget <= pool) or BUDGETS["quick"][:1]
 
 
 def steal_copies(model: Model, pool: Data, judged: Data, budgets: Sequence[int], seed: int) -> Copies:
