@@ -25,7 +25,7 @@ from modelkeep.audit.amplification import CheckAmplification
 from modelkeep.audit.backdoor import CheckBackdoor
 from modelkeep.audit.calibration import CheckCalibration
 from modelkeep.audit.corruptions import CheckCorruptions
-from modelkeep.audit.extraction import CheckExtraction
+from modelkeep.audit.extraction import solve_equations
 from modelkeep.audit.findings import Section
 from modelkeep.audit.inversion import CheckInversion
 from modelkeep.audit.leak import CheckLeak
@@ -143,13 +143,14 @@ def find_alarms(planted: Planted, seed: int) -> set[str]:
         CheckMembership(train=train),
         CheckBackdoor(),
         CheckRobustness(depth="standard", examples=64),
-        CheckExtraction(train=train),
         CheckInversion(train=train),
         CheckWeightLeakage(train=train),
     ]
     able = [check for check in checks if not (hasattr(check, "obstacle") and check.obstacle(model, test))]
     findings = [finding for check in able for finding in check(model, test, seed=seed).findings]
-    return {finding.id for finding in findings if finding.status == "fail"} - TRUE_OF_ALL
+    found = {finding.id for finding in findings if finding.status == "fail"} - TRUE_OF_ALL
+    # Of the check of extraction only this part can accuse: its copies are measured, and true of every network.
+    return found | {"extraction.easily-stolen"} if solve_equations(model, test, seed) is not None else found
 
 
 def main() -> None:
