@@ -41,7 +41,7 @@ WRONG = {
     "extract": ("queries", "x", "whole number"),
     "complete": ("seed", "x", "whole number"),
     "encrypt plan": ("samples", "x", "whole number"),
-    "study run": ("name", "", "Missing argument"),
+    "study run": ("processes", "x", "argument"),
     "study resume": ("retries", "x", "whole number"),
 }
 PATIENCE = 60.0

@@ -77,6 +77,13 @@ def test_no_option_comes_in_by_another_field(values: dict[str, str]) -> None:
         make_words(FORMS.form("attack", {"method": "pgd"}), PGD | values)
 
 
+def test_an_argument_of_a_list_is_one_of_it() -> None:
+    form = FORMS.form("study run", {})
+    assert set(form.fields[0].choices) == set(declarations("study"))
+    with pytest.raises(InputError, match="Did you mean 'plasticity'"):
+        make_words(form, {"name": "plasticty"})
+
+
 def test_what_looks_like_an_option_stays_a_value() -> None:
     given = PGD | {"out": "--method=cw"}
     words = make_words(FORMS.form("attack", given), given)

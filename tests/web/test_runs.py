@@ -11,6 +11,7 @@ from modelkeep import Data, Model
 from modelkeep.audit import Audit, Settings, audit, audit_page
 from modelkeep.audit.sources import Sources
 from modelkeep.core.errors import InputError
+from modelkeep.study import Ledger, Trial, trial
 from modelkeep.web.runs import Runs
 from modelkeep.web.views.reports import SANDBOX
 from modelkeep.web.workspace import Workspace
@@ -89,6 +90,30 @@ def test_no_other_file_is_served(browser: Browser, audited: Audit, workspace: Wo
     assert answer.status_code in (400, 404)
     assert "CONFIDENTIAL" not in answer.text
     assert "CONFIDENTIAL" not in browser.get("/studies").text
+
+
+@trial("web/halve", version=1)
+def halve(*, seed: int, n: int) -> float:
+    """Half of it."""
+    return n / 2
+
+
+def test_studies_of_the_ledger_are_counted_and_listed(browser: Browser, workspace: Workspace) -> None:
+    assert browser.get("/api/studies").json() == []
+    trials = [Trial.of(halve, {"n": n}, 0) for n in (1, 2, 3)]
+    with Ledger(workspace.ledger) as ledger:
+        ledger.remember("<b>halves</b>", trials)
+        attempt = ledger.claim(trials[0], "here")
+        assert isinstance(attempt, int)
+        ledger.fail(attempt, "failed", "<i>It broke.</i>", 1.25)
+    (study,) = browser.get("/api/studies").json()
+    assert study == {"name": "<b>halves</b>", "done": 0, "running": 0, "failed": 1, "missing": 2}
+    page = browser.get("/studies/%3Cb%3Ehalves%3C%2Fb%3E").text
+    assert "<b>halves" not in page
+    assert "3 trials" in page
+    assert "1.25" in page
+    assert "&lt;i&gt;It broke." in page
+    assert browser.get("/studies/none").status_code == 400
 
 
 def test_a_hostile_title_stays_text(tmp_path: Path) -> None:

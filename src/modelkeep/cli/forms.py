@@ -132,7 +132,7 @@ def _field(
     if setting is not None:
         least = setting.setting.at_least if setting.setting.at_least is not None else setting.setting.above
         most = setting.setting.at_most if setting.setting.at_most is not None else setting.setting.below
-    closed = name in selectors and not choices
+    closed = (name in selectors or not is_option) and not choices and bool(names)
     return Field(
         name=name,
         option=parameter.opts[0] if is_option else "",

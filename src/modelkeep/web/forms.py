@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from modelkeep.audit.sources import Sources
 from modelkeep.core.data import Data
-from modelkeep.core.errors import InputError
+from modelkeep.core.errors import InputError, did_you_mean
 from modelkeep.core.model import Model
 
 Kind = Literal["text", "number", "integer", "flag", "switch", "choice"]
@@ -97,6 +97,9 @@ def show_line(words: Sequence[str]) -> str:
 
 def _argument(field: Field, value: object) -> str:
     text = str(value).strip()
+    if field.choices and text and text not in field.choices:
+        meant = did_you_mean(text, field.choices)
+        raise InputError(f"There is no {field.name} '{text}'.{meant} See the list.")
     if text.startswith("-"):
         raise InputError(f"{field.name.upper()} must be a name or a path. Got '{text}', which is an option.")
     return text
