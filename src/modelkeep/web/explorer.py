@@ -33,6 +33,7 @@ from modelkeep.explain import (
     Unit,
 )
 from modelkeep.explain.explainers import spread
+from modelkeep.explain.orientation import oriented_slice
 from modelkeep.explain.places import last_inner_place
 from modelkeep.explain.units import units_of
 from modelkeep.web.exhibits import PATIENCE, Lookout, kind_of
@@ -197,7 +198,7 @@ class Explorer:
 
     def _shape_at(self, place: str) -> tuple[int, ...]:
         with torch.no_grad():
-            return tuple(self.model.slice(place).h(self.model.probe()).value.shape[1:])
+            return tuple(oriented_slice(self.model, place).h(self.model.probe()).value.shape[1:])
 
     def _answer(self, index: int) -> str:
         return self.model.classes[int(self.model.predict(self.data.rows([index]))[0])]

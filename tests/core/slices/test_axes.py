@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from modelkeep.core.slices.axes import FollowAxes, summarise, tell_axes, told_axes
+from modelkeep.zoo.architectures.minmax import MinMax
 
 
 def followed(run: Callable[[torch.Tensor], torch.Tensor]) -> list[str] | None:
@@ -35,6 +36,7 @@ def followed(run: Callable[[torch.Tensor], torch.Tensor]) -> list[str] | None:
         (lambda x: torch.cat([torch.zeros(2, 1, 3), x.flatten(2).mT], dim=1), "token 33, channel 3"),
         (lambda x: x.mean(dim=(2, 3)), "channel 3"),
         (lambda x: x[:, :, 0], "channel 3, column 4"),
+        (lambda x: MinMax()(functional.conv2d(x, torch.rand(6, 3, 1, 1))), "channel 6, row 8, column 4"),
     ],
 )
 def test_what_networks_do(run: Callable[[torch.Tensor], torch.Tensor], axes: str) -> None:

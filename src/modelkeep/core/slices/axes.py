@@ -201,6 +201,21 @@ def _squeezed(args: Any, inputs: Inputs, result: torch.Tensor) -> Axes | None:
     return None if axes is None else tuple(a for a in axes if _size(a) != 1) if result.ndim < len(axes) else axes
 
 
+def _unbound(args: Any, inputs: Inputs, result: torch.Tensor) -> Axes | None:
+    """The parts of an axis, each without it."""
+    axes = inputs[0][1]
+    dim = (args[1] if len(args) > 1 else 0) % (result.ndim + 1)
+    return None if axes is None else tuple(a for i, a in enumerate(axes) if i != dim)
+
+
+def _stacked(args: Any, inputs: Inputs, result: torch.Tensor) -> Axes | None:
+    """A new axis; after heads, it is the rest of the channel again, as where MinMax sorts neighbouring channels."""
+    dim = (args[1] if len(args) > 1 else 0) % result.ndim
+    axes = next(a for _, a in inputs if a is not None)
+    after_heads = dim > 0 and [f.name for f in axes[dim - 1]] == ["head"]
+    return (*axes[:dim], (Factor("channel" if after_heads else "part", result.shape[dim]),), *axes[dim:])
+
+
 Rule = Callable[[Any, Inputs, torch.Tensor], Axes | None]
 _RULES: dict[str, Rule] = {
     "convolution": _convolution,
@@ -212,6 +227,8 @@ _RULES: dict[str, Rule] = {
     "cat": _cat,
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm", "matmul", "linear"), _linear),
     **dict.fromkeys(("mean", "sum", "amax", "select", "max"), _reduced),
+    "unbind": _unbound,
+    "stack": _stacked,
     "unsqueeze": _unsqueezed,
     "squeeze": _squeezed,
 }
