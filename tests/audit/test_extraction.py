@@ -65,6 +65,7 @@ def test_the_verdict_follows_the_interval_and_the_advice_what_was_measured() -> 
     assert helped.title.startswith("300 answers")
     assert "A guard helped here" in helped.remedy
     assert "did not stop" in useless.remedy
+    assert "taught more than true labels" in helped.meaning
     assert judge(copies(0.6, 0.5), None).status == "pass"
     assert judge(copies(0.9, 0.5, 50), None).status == "inconclusive"
 

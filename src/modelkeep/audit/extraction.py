@@ -174,8 +174,7 @@ def judge(copies: Copies, solved: Solved | None) -> Finding:
             severity="low",
             title=f"{enough:,} answers make a copy that nearly always answers as it does",
             measured=measured,
-            meaning="Whoever has inputs like these and may ask that often can do without the model. Any model that "
-            "answers can be copied; the number of questions is the price.",
+            meaning=_explain(copies),
             remedy=_advise(copies),
             weight=best.value,
             value=value,
@@ -205,6 +204,14 @@ def judge(copies: Copies, solved: Solved | None) -> Finding:
         access="scores",
         queries=asked,
     )
+
+
+def _explain(copies: Copies) -> str:
+    """What a copy takes away; true labels that do as well say that it is the task and not the model."""
+    told = "Whoever has inputs like these and may ask that often can do without the model."
+    if copies.labels[-1].high >= copies.answers[-1].value:
+        return f"{told} As many true labels taught as much here: who has those need not ask."
+    return f"{told} Its answers taught more than true labels."
 
 
 def _advise(copies: Copies) -> str:
