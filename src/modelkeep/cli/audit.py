@@ -133,7 +133,7 @@ def audit(
     sources = Sources(model, data, train or "", options.repeat())
     journal = Journal(out / "unfinished-audit")
     plan = plan_audit(loaded, examined, settings, train=members, sources=sources)
-    show_plan(plan)
+    show_plan(plan, len(examined))
     with progress.show():
         if engine is not EngineName.here:
             run_elsewhere(
@@ -182,8 +182,8 @@ def read_audit(path: Path) -> Audit:
     return Audit.from_json(path.read_text(encoding="utf-8"))
 
 
-def show_plan(plan: Plan) -> None:
-    """Say on standard error what will run, about how long each check takes, and what will not run and why."""
+def show_plan(plan: Plan, rows: int) -> None:
+    """Say on standard error what will run on so many `rows`, how long it takes, and what will not run and why."""
     from rich.console import Console
     from rich.table import Table
 
@@ -192,7 +192,9 @@ def show_plan(plan: Plan) -> None:
     for column in ("check", "depth", "examples", "estimate"):
         table.add_column(column, justify="right" if column in ("examples", "estimate") else "left")
     for step in plan.steps:
-        table.add_row(step.name, step.depth or "–", str(getattr(step.check, "examples", "–")), f"{step.seconds:.1f} s")
+        examples = getattr(step.check, "examples", None)
+        looked_at = "–" if examples is None else str(min(examples, rows))
+        table.add_row(step.name, step.depth or "–", looked_at, f"{step.seconds:.1f} s")
     console.print(table)
     for step in plan.left_out:
         console.print(f"  not run: [bold]{step.name}[/bold]. {step.why}", highlight=False)

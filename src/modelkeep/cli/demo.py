@@ -33,7 +33,7 @@ def demo(out: Out = Path("modelkeep-out"), budget: Budget = "2m", seed: Seed = 0
     model.save(file)
     sources = Sources(str(file), "digits", "digits")
     plan = plan_audit(model, test, settings, train=train, sources=sources)
-    show_plan(plan)
+    show_plan(plan, len(test))
     with progress.show():
         found = audit(model, test, settings, train=train, seed=seed, name="A small CNN", sources=sources, plan=plan)
     conclude(found, out, as_json)
