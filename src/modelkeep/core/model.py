@@ -70,6 +70,8 @@ class Model:
         # The parameters that a factory drew at random, until they are trained.
         self.untrained: tuple[str, ...] = ()
         self.device = torch.device(device)
+        # What torch.compile wraps has the same weights; compiled, it rounds otherwise and its places have other names.
+        module = getattr(module, "_orig_mod", module)
         try:
             self.module = module.to(self.device).eval()
         except NotImplementedError as error:  # what torch.export's module() says to eval()

@@ -18,6 +18,7 @@ from modelkeep.core.slices import Cut, Slice
 from modelkeep.explain.distributions import DataSet, Distribution, Path, Point
 from modelkeep.explain.orientation import oriented_slice
 from modelkeep.explain.quantities import PredictedScore, Quantity, Score
+from modelkeep.explain.real_batch import check_real_batch
 from modelkeep.explain.result import Explained
 
 Found = dict[str, torch.Tensor]
@@ -118,6 +119,7 @@ def _explain(
     task: progress.Task,
 ) -> Found:
     """The explanation of one batch of points."""
+    check_real_batch(model, cutting, x)
     with torch.no_grad():
         cut = cutting.h(x)
         known = None if cutting.until is None else _finite(model.forward(x)).argmax(dim=1)

@@ -321,7 +321,9 @@ def _sheet(
 def _units(found: list[Explained], spread: torch.Tensor | None) -> list[UnitInfluence]:
     """The units that are strongest for any of the quantities, in the order of their largest mean influence."""
     per_unit = [units_of(e.influence if spread is None else e.influence * spread, e.slice) for e in found]
-    strength = torch.stack([influences.abs().mean(dim=0) for influences in per_unit]).amax(dim=0)
+    # Influence alone would put units first that have a large weight and are never active.
+    shares = per_unit if spread is not None else [e.comparable()[0] for e in found]
+    strength = torch.stack([share.abs().mean(dim=0) for share in shares]).amax(dim=0)
     order = strength.argsort(descending=True, stable=True)[:MOST_UNITS].tolist()
     return [
         UnitInfluence(

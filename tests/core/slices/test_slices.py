@@ -363,3 +363,12 @@ def _matters(model: Model, layer: int, x: torch.Tensor) -> bool:
         changed = not torch.equal(model.logits(x), expected)
         bias.sub_(10.0)
     return changed
+
+
+def test_a_compiled_network_is_cut_at_the_names_of_its_original() -> None:
+    network = Residual()
+    compiled, plain = model_of(torch.compile(network, backend="eager")), model_of(network)  # type: ignore[arg-type]
+    assert compiled.slices() == plain.slices()
+    assert compiled.fingerprint() == plain.fingerprint()
+    s, x = compiled.slice("inner"), inputs(3)
+    assert torch.equal(s.g(s.h(x)), plain.forward(x))

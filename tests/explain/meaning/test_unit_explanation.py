@@ -203,3 +203,16 @@ def test_what_does_not_exist_is_refused(model: Model) -> None:
     inner = OfInner("inner", "features.0", lambda z: z.flatten(1).sum(dim=1))
     with pytest.raises(SliceError, match="is computed first"):
         ExplainUnits(slice="features", quantity=inner)(model, data, seed=0)
+
+
+def test_units_are_ranked_by_what_they_account_for_and_not_by_their_weight() -> None:
+    """Unit 0 has the largest weight and never varies; unit 1 does all the work."""
+    module = nn.Sequential(nn.Linear(2, 2), nn.Identity(), nn.Linear(2, 2))
+    with torch.no_grad():
+        module[0].weight.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.0]]))  # type: ignore[operator]
+        module[0].bias.copy_(torch.tensor([1.0, 0.0]))  # type: ignore[operator]
+        module[2].weight.copy_(torch.tensor([[9.0, 1.0], [-9.0, -1.0]]))  # type: ignore[operator]
+    model = Model(module, input_shape=(2,), classes=2)
+    data = Data(torch.rand(20, 2, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2, ("0", "1"))
+    sheet = ExplainUnits(slice="1", units=1, quantity=ClassScore("0"), count=1, steps=1)(model, data, seed=0)
+    assert sheet.units == (1,)

@@ -111,8 +111,16 @@ def _programs(module: nn.Module, place: Place, until: Place | None, anew: bool) 
 def identity(module: nn.Module) -> tuple[Any, ...]:
     """What changes when a part of the network, or a plain setting of a part, is replaced; weights may change."""
     parts = chain(module.named_modules(), module.named_parameters(), module.named_buffers())
-    settings = [v for part in module.modules() for v in vars(part).values() if isinstance(v, bool | int | float | str)]
-    return tuple((name, id(part)) for name, part in parts), tuple(settings)
+    values = [(name, v) for part in module.modules() for name, v in vars(part).items()]
+    settings = [v for _, v in values if isinstance(v, bool | int | float | str)]
+    # What torch itself keeps in dicts, such as hooks and parameters, begins with an underscore.
+    nests = [repr(v) for name, v in values if isinstance(v, dict | list | tuple) and name[0] != "_" and _is_plain(v)]
+    return tuple((name, id(part)) for name, part in parts), (*settings, *nests)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a nest holds plain settings and nothing else."""
+    return all(leaf is None or isinstance(leaf, bool | int | float | str) for leaf in pytree.tree_leaves(value))
 
 
 def _cut_graph(module: nn.Module, place: Place, until: Place | None) -> _Programs:

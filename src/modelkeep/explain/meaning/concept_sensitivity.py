@@ -160,6 +160,28 @@ def unit_influence(
     return torch.cat(parts).double()
 
 
+def unit_attribution(
+    model: Model,
+    data: Data | torch.Tensor,
+    slice: str,
+    call: int | None,
+    quantity: Quantity,
+    batch_size: int,
+    seed: int,
+) -> torch.Tensor:
+    """The attribution `(n, units)` of each unit: influence times the distance to its mean over the first examples.
+
+    Influence alone would rank the units before a linear head by their weights, whether they are ever active or not.
+    """
+    parts, usual = [], None
+    influence = Influence(slice=slice, call=call, quantity=quantity, batch_size=batch_size)
+    for x in in_parts(data.x if isinstance(data, Data) else data, CHUNK):
+        found = influence(model, x, seed=seed)
+        usual = found.activation.mean(dim=0) if usual is None else usual
+        parts.append(units_of(found.influence * (found.activation - usual), slice))
+    return torch.cat(parts).double()
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's step-down correction (Holm1979): the chance of any false claim among all tests stays below the level.
 

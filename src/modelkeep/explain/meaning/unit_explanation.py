@@ -20,7 +20,7 @@ from modelkeep.core.model import Model
 from modelkeep.core.results import Estimate, Result, measured
 from modelkeep.explain.distributions import Line
 from modelkeep.explain.influence import Influence
-from modelkeep.explain.meaning.concept_sensitivity import TCAV, unit_influence
+from modelkeep.explain.meaning.concept_sensitivity import TCAV, unit_attribution, unit_influence
 from modelkeep.explain.meaning.concepts import Concept
 from modelkeep.explain.meaning.exemplars import Exemplars, FindExemplars, check_units, is_map
 from modelkeep.explain.meaning.search_space import search_space
@@ -39,7 +39,7 @@ R = TypeVar("R", bound=Result)
 
 @declare("measurement", "units", access="weights", paper="Leino2022, section 3.3")
 class ExplainUnits:
-    """The units at a slice that influence a quantity most, and what each of them stands for, on one sheet.
+    """The units at a slice that account for most of a quantity, and what each of them stands for, on one sheet.
 
     Of a feature map the channels are interpreted, and else single units.
     """
@@ -47,7 +47,7 @@ class ExplainUnits:
     slice: str = setting("A name from `model.slices()`.")
     call: int | None = setting("Which call of a module that is called more than once.", default=None)
     quantity: Quantity = setting("What the units influence.", default=PredictedScore())
-    units: int | Sequence[int] = setting("How many, the most influential first, or which.", default=3)
+    units: int | Sequence[int] = setting("How many, those of the largest attribution first, or which.", default=3)
     exemplars_from: Data | None = setting("Where to look for exemplars; else the data themselves.", default=None)
     concepts: Sequence[Concept] = setting("What `learn_concept` returned for this slice.", default=())
     count: int = setting("Exemplars per unit.", default=4, at_least=1)
@@ -69,7 +69,8 @@ class ExplainUnits:
             influences = unit_influence(model, data, self.slice, self.call, self.quantity, self.batch_size, seed)
             shape = _shape_at(model, self.slice, self.call, seed)
             if isinstance(self.units, int):
-                order = influences.abs().mean(dim=0).argsort(descending=True, stable=True)
+                share = unit_attribution(model, data, self.slice, self.call, self.quantity, self.batch_size, seed)
+                order = share.abs().mean(dim=0).argsort(descending=True, stable=True)
                 chosen = tuple(order[: self.units].tolist())
             else:
                 chosen = check_units("ExplainUnits", self.units, self.slice, shape)

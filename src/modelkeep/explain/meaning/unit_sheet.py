@@ -33,7 +33,7 @@ class Mover:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitSheet(Result, kind="unit-sheet"):
-    """Units at a slice, the most influential first, each with what it may stand for.
+    """Units at a slice, those of the largest attribution first, each with what it may stand for.
 
     `influence` is that of each unit on the quantity, over `examples`. `exemplars` are the inputs that activate it
     most. With them come, for images, `heat: (units, count, h, w)`, what each pixel adds to the activation compared
@@ -126,7 +126,8 @@ class UnitSheet(Result, kind="unit-sheet"):
             plots.paint_image(above[k], image, bounds)
             plots.paint_heat(below[k], image, heat[k], limit, bounds)
             name = self.exemplars.classes[int(self.exemplars.labels[i, k])]
-            title = f"{textwrap.shorten(name, 14)}: {float(self.exemplars.activation[i, k]):.2g}"
+            most = "max " if self.exemplars.spatial else ""  # beside the mean of the optimised input
+            title = f"{textwrap.shorten(name, 14)}: {most}{float(self.exemplars.activation[i, k]):.2g}"
             above[k].set_title(title, color=plots.INK, fontsize=8)
             if self.exemplars.box is not None:
                 top, left, bottom, right = self.exemplars.box[i, k].tolist()
@@ -182,7 +183,9 @@ class UnitSheet(Result, kind="unit-sheet"):
         """What the unit is at the optimised input, and for scale at the best example."""
         found, mean = self.optimised[i], "mean " if self.exemplars.spatial else ""
         return (
-            "never active" if found.flat else f"optimised: {mean}{found.value:.2g}, best example {found.best_value:.2g}"
+            "never active"
+            if found.flat
+            else f"optimised: {mean}{found.value:.2g},\nbest example: {mean}{found.best_value:.2g}"
         )
 
     def _concepts(self, cell: SubFigure, i: int) -> None:
