@@ -220,6 +220,8 @@ def main() -> None:
         single = rivals(options.seed, 1, batch=1)[name]
         once = interleaved({"floor": single.floor, "ours": single.ours}, repeats=50)
         figures[f"{name}_fixed_ms"] = 1000 * (once["ours"] - once["floor"])
+        if name == "saliency":  # one pass for one example: nothing but what a call costs
+            figures["single_example_over_floor"] = once["ours"] / once["floor"]
     memory = {hands: extra_mb(hands, options.seed, options.count) for hands in ("floor", "ours", "captum", "chunked")}
     figures |= {f"integrated_gradients_{hands}_extra_mb": taken for hands, taken in memory.items()}
     tenth = extra_mb("ours", options.seed, max(1, options.count // 10))

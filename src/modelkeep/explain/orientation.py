@@ -93,6 +93,8 @@ _FOUND: WeakKeyDictionary[nn.Module, dict[Any, tuple[Any, Orientation]]] = WeakK
 
 def orientation_at(model: Model, name: str, call: int | None = None) -> Orientation:
     """How the value at a place lies, found by following the axes through a run on a probe."""
+    if name == "input":
+        return Orientation(tuple(range(1 + len(model.input_shape))))
     kept, told = _FOUND.setdefault(model.module, {}), told_axes(model.module, name)
     now = (identity(model.module), told)
     if kept.get((name, call), (None,))[0] != now:
@@ -134,7 +136,7 @@ def _find(model: Model, name: str, call: int | None, told: tuple[str, ...] | Non
     with torch.no_grad(), follow:
         value = cutting.h(probe).value
     as_it_is = Orientation(tuple(range(value.ndim)))
-    if name == "input" or value.ndim < 3 or not picture:
+    if value.ndim < 3 or not picture:
         return as_it_is
     axes = summarise(follow.axes_of(value))
     if told is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -108,19 +107,32 @@ def _programs(module: nn.Module, place: Place, until: Place | None, anew: bool) 
     return kept[key]
 
 
+_PLAIN = (bool, int, float, str)
+
+
 def identity(module: nn.Module) -> tuple[Any, ...]:
-    """What changes when a part of the network, or a plain setting of a part, is replaced; weights may change."""
-    parts = chain(module.named_modules(), module.named_parameters(), module.named_buffers())
-    values = [(name, v) for part in module.modules() for name, v in vars(part).items()]
-    settings = [v for _, v in values if isinstance(v, bool | int | float | str)]
-    # What torch itself keeps in dicts, such as hooks and parameters, begins with an underscore.
-    nests = [repr(v) for name, v in values if isinstance(v, dict | list | tuple) and name[0] != "_" and _is_plain(v)]
-    return tuple((name, id(part)) for name, part in parts), (*settings, *nests)
+    """What changes when a part of the network, or a plain setting of a part, is replaced; weights may change.
+
+    It is asked for at every cut, so it goes through the network once and looks at nothing twice.
+    """
+    found: list[Any] = []
+    for name, part in module.named_modules():
+        found += (name, id(part))
+        found += map(id, part._parameters.values())
+        found += map(id, part._buffers.values())
+        for key, value in vars(part).items():
+            kind = type(value)
+            if kind in _PLAIN:
+                found.append(value)
+            # What torch itself keeps in dicts, such as hooks and parameters, begins with an underscore.
+            elif kind in (tuple, list, dict) and key[0] != "_" and _is_plain(value):
+                found.append(repr(value))
+    return tuple(found)
 
 
 def _is_plain(value: Any) -> bool:
     """Whether a nest holds plain settings and nothing else."""
-    return all(leaf is None or isinstance(leaf, bool | int | float | str) for leaf in pytree.tree_leaves(value))
+    return all(leaf is None or isinstance(leaf, _PLAIN) for leaf in pytree.tree_leaves(value))
 
 
 def _cut_graph(module: nn.Module, place: Place, until: Place | None) -> _Programs:
