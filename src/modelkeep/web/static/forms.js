@@ -20,7 +20,7 @@ function control(field, value) {
     return made;
   }
   if (field.kind === "choice") {
-    const first = field.default ? [] : [make("option", { value: "" }, "default")];
+    const first = field.default ? [] : [make("option", { value: "" }, field.required ? "choose" : "default")];
     const made = make("select", attributes, ...first, ...field.choices.map((each) => make("option", { value: each }, each)));
     made.value = value ?? field.default;
     return made;
