@@ -45,6 +45,7 @@ Bengio2013 | Yoshua Bengio, Nicholas Léonard, Aaron Courville | Estimating or p
 Bertran2023 | Martin Bertran et al. | Scalable membership inference attacks via quantile regression | NeurIPS
 Carlini2017 | Nicholas Carlini, David Wagner | Towards evaluating the robustness of neural networks; Adversarial examples are not easily detected | S&P; AISec
 Carlini2022 | Nicholas Carlini et al. | Membership inference attacks from first principles | S&P
+Chaturvedi2019 | Akshay Chaturvedi, Utpal Garain | Mimic and Fool: a task-agnostic adversarial attack | arXiv 1906.04606
 Chen2020 | Jianbo Chen, Michael Jordan, Martin Wainwright | HopSkipJumpAttack: a query-efficient decision-based attack | S&P
 Chen2023 | Yanjiao Chen et al. | D-DAE: defense-penetrating model extraction attacks | S&P
 Cheon2017 | Jung Hee Cheon, Andrey Kim, Miran Kim, Yongsoo Song | Homomorphic encryption for arithmetic of approximate numbers | ASIACRYPT
