@@ -21,6 +21,8 @@ def test_a_job_tells_how_far_it_is_and_is_stopped_as_by_ctrl_c(tmp_path: Path) -
     job = jobs.start([*words, "--out", str(tmp_path / "out")])
     assert job.state == "running"
     assert job.line.startswith("modelkeep attack digits-cnn")
+    with pytest.raises(InputError, match=f"Job {job.id} writes to"):
+        jobs.start([*words, "--out", str(tmp_path / "out")])
     wait_until(lambda: bool(jobs.progress(jobs.find(job.id))))
     assert jobs.progress(job)[0]["name"] == "PGD"
     again = Jobs(tmp_path)  # the application was started anew

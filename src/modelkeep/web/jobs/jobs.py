@@ -38,6 +38,10 @@ class Jobs:
 
     def start(self, words: Sequence[str]) -> Job:
         """Start `modelkeep WORDS` where the application was started, so that its paths mean the same."""
+        out = _out(words)
+        busy = next((job.id for job in self.all() if out and job.out == out and job.ended is None), None)
+        if busy is not None:
+            raise InputError(f"Job {busy} writes to '{out}' now. Wait for its end, stop it, or name another folder.")
         with self._lock:
             number = self._open().next_id()
             with self._log(number).open("wb") as log:
@@ -51,7 +55,7 @@ class Jobs:
                     start_new_session=True,  # Ctrl-C in the terminal ends the application, not its jobs
                 )
             self._processes[number] = process
-            job = Job(number, tuple(words), show_line(words), _out(words), time.time(), process.pid, _born(process.pid))
+            job = Job(number, tuple(words), show_line(words), out, time.time(), process.pid, _born(process.pid))
             self._open().add(job)
         return job
 
@@ -64,7 +68,7 @@ class Jobs:
                 process.poll()  # also of those that another run of the application saw end
             for job in self._open().all():
                 if job.ended is None and not self._runs(job):
-                    self._open().end(job.id, time.time(), self._exit_code(job))
+                    self._open().end(job.id, self._last_sign(job), self._exit_code(job))
             return self._open().all()
 
     def find(self, number: int) -> Job:
@@ -115,6 +119,11 @@ class Jobs:
             return abs(process.create_time() - job.born) < _SAME_BIRTH and process.status() != psutil.STATUS_ZOMBIE
         except psutil.Error:
             return False
+
+    def _last_sign(self, job: Job) -> float:
+        """When it wrote for the last time: its end may have been while nothing watched."""
+        files = [each for each in (self._stream(job.id), self._log(job.id)) if each.exists()]
+        return max((each.stat().st_mtime for each in files), default=time.time())
 
     def _exit_code(self, job: Job) -> int | None:
         """As its process said itself; else as the system says, which it only tells the one that started it."""
