@@ -42,9 +42,9 @@ def by_hand(model: Model, questions: torch.Tensor, test: Data, seed: int) -> flo
         answers = model.module(model.preprocess(questions)).softmax(dim=1)
         wanted = model.module(model.preprocess(test.x)).argmax(dim=1)
     copy = nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10),
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10),
     )  # fmt: skip
     mean, std = questions.mean(), questions.std()
     optimizer = torch.optim.Adam(copy.parameters(), lr=2e-3)

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from modelkeep import Data, Model
 from modelkeep.core.access import Scores
-from modelkeep.extract.attacks import Combined, LabelsOnly, Naive, Repeated, Smoothing
+from modelkeep.extract.attacks import Combined, LabelsOnly, Naive, Neighbours, Repeated, Smoothing
 from modelkeep.extract.bayes import PartialBayes
 from modelkeep.extract.extraction import Extract
 from modelkeep.extract.restorer import DDAEPlus
@@ -112,3 +112,11 @@ def test_an_attack_says_around_what_its_table_was_drawn() -> None:
     assert DDAEPlus("answers").table_source == "answers"
     assert Combined(Naive(), PartialBayes(torch.eye(3))).table_source == "given"
     assert LabelsOnly().table_source is None
+
+
+def test_neighbours_average_over_noisy_copies(victim: Model, test_digits: Data) -> None:
+    x, target = test_digits.x[:5], Scores(victim)
+    found = Neighbours(200, 0.02).ask(target, x, seed=0)
+    assert target.queries == 5 * 200
+    torch.testing.assert_close(found, victim.probs(x), atol=0.03, rtol=0)
+    assert torch.equal(Neighbours(1).ask(target, x, seed=0), victim.probs(x))

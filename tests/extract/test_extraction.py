@@ -30,7 +30,7 @@ from modelkeep.training import Recipe
 from modelkeep.zoo.architectures import dense
 
 RECIPE = Recipe(epochs=8, batch_size=64, learning_rate=3e-3)
-QUICK: dict[str, dict[str, Any]] = {"d-dae": {"shadows": 2}}
+QUICK: dict[str, dict[str, Any]] = {"d-dae": {"shadows": 2}, "neighbours": {"times": 4}}
 
 
 def test_a_linear_victim_is_recovered() -> None:
@@ -65,7 +65,7 @@ def test_every_attack_copies_far_better_than_chance(
     steal = Extract(halves[1], Knockoff(300), attack, recipe=RECIPE, clean=victim, price=2.0)
     found = steal(target, test_digits, seed=0)
     assert found.fidelity.low > 0.3  # ten classes
-    per_question = {"smoothing": 3, "repeated": 2}.get(name, 1)
+    per_question = {"smoothing": 3, "repeated": 2, "neighbours": 4}.get(name, 1)
     assert found.queries == target.queries == 300 * per_question
     assert found.cost == pytest.approx(0.6 * per_question)
     assert found.judging_queries == 0

@@ -107,6 +107,23 @@ class Smoothing(Attack):
         return torch.stack([target.probs(each) for each in changed]).mean(dim=0)
 
 
+@declare("extraction", "neighbours", extra="guard", access="scores", kw_only=False)
+class Neighbours(Attack):
+    """Averages the answers to each input with noise on it, which lie on both sides of a quantiser's borders."""
+
+    times: int = setting("Queries per input.", default=100, at_least=1)
+    deviation: float = setting("The noise's standard deviation, in the units of the inputs.", default=0.05, above=0)
+
+    def ask(self, target: Target, x: torch.Tensor, seed: int) -> torch.Tensor:
+        """The mean answer to the input and its neighbours."""
+        generator = torch.Generator().manual_seed(seed)
+        told = [target.probs(x)]
+        for _ in range(1, self.times):
+            moved = x + self.deviation * torch.randn(x.shape, generator=generator).to(x)
+            told.append(target.probs(moved if target.bounds is None else moved.clamp(*target.bounds)))
+        return torch.stack(told).mean(dim=0)
+
+
 @dataclass(frozen=True)
 class Combined(Attack):
     """Asks as one attack does and recovers as another: `Combined(Repeated(2), PartialBayes(), rotations=True)`."""
