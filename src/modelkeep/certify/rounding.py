@@ -105,13 +105,18 @@ def _unit_roundoff(model: Model) -> float:
 
 
 def margin_rounding(
-    model: Model, operations: Sequence[Operation], tensors: Tensors, gains: Mapping[str, float]
+    model: Model,
+    operations: Sequence[Operation],
+    tensors: Tensors,
+    gains: Mapping[str, float],
+    norms: Mapping[str, float] | None = None,
 ) -> Rounding:
     """The bound for the network as `model` computes it.
 
-    `gains` are the ℓ2 bounds of those values that are known better than operation by operation.
+    `gains` are the ℓ2 bounds of those values that are known better than operation by operation; `norms` are the ℓ2 norms
+    of operations that are known already.
     """
-    walk = _Walk(_unit_roundoff(model), tensors, gains)
+    walk = _Walk(_unit_roundoff(model), tensors, gains, norms or {})
     shapes = {operation.name: operation.shape for operation in operations}
     last = operations[-1]
     margins = last.kind == "dense"
@@ -147,8 +152,8 @@ def margin_rounding(
 class _Walk:
     """The gains and errors of the values, one operation after another."""
 
-    def __init__(self, unit: float, tensors: Tensors, known: Mapping[str, float]) -> None:
-        self.unit, self.tensors, self.known = unit, tensors, known
+    def __init__(self, unit: float, tensors: Tensors, known: Mapping[str, float], norms: Mapping[str, float]) -> None:
+        self.unit, self.tensors, self.known, self.norms = unit, tensors, known, norms
         self.gains: dict[str, float] = {}
         self.errors: dict[str, Form] = {}
 
@@ -171,7 +176,9 @@ class _Walk:
             self.gains[name], self.errors[name] = 1.0, Form({name: self.gamma(1)} if coarse else {})
             return
         shape = shapes[given[0]]
-        own = operation_norm(operation, shape, self.tensors, "l2")
+        own = self.norms.get(name)
+        if own is None:
+            own = operation_norm(operation, shape, self.tensors, "l2")
         gains = [self.gains[n] for n in given]
         gain = combine_gains(operation, gains, "l2") if own is None else gains[0] * own
         self.gains[name] = min(gain, self.known.get(name, math.inf))
