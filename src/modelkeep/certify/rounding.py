@@ -113,8 +113,8 @@ def margin_rounding(
 ) -> Rounding:
     """The bound for the network as `model` computes it.
 
-    `gains` are the ℓ2 bounds of those values that are known better than operation by operation; `norms` are the ℓ2 norms
-    of operations that are known already.
+    `gains` are the ℓ2 bounds of those values that are known better than operation by operation; `norms` are the ℓ2
+    norms of operations that are known already.
     """
     walk = _Walk(_unit_roundoff(model), tensors, gains, norms or {})
     shapes = {operation.name: operation.shape for operation in operations}
