@@ -87,6 +87,9 @@ def test_where_it_is_not_known_it_is_asked_and_an_answer_is_taken() -> None:
     model = model_of(Own)
     with pytest.raises(InputError, match=r"not known which axis of 'window' has the channels.*Say it: say_axes"):
         GradCAM(slice="window")(model, planted(1, 1), seed=0)
+    assert last_feature_map(model) == "patch"  # the last of which the channels are known
+    with pytest.raises(InputError, match="Say it: say_axes"):
+        FindExemplars(slice="window", units=[0])(model, Data(planted(1, 1), torch.tensor([0]), model.classes), seed=0)
     unknown = Influence(slice="window")(model, planted(1, 1), seed=0)
     assert unknown.unit_name(5) == "unit 5"
     assert not unknown.channels_known

@@ -112,10 +112,10 @@ def say_axes(model: Model, place: str, axes: Sequence[str]) -> None:
     tell_axes(model.module, place, axes)
 
 
-def require_channels(model: Model, name: str, call: int | None = None) -> Orientation:
-    """The orientation, refused where it is not known which axis has the channels."""
+def require_channels(model: Model, name: str, call: int | None = None, *, axes: int = 2) -> Orientation:
+    """The orientation, refused where it is not known which of `axes` or more has the channels."""
     found = orientation_at(model, name, call)
-    if not found.known:
+    if not found.known and len(found.order) > axes:
         raise InputError(
             f"It is not known which axis of '{name}' has the channels: an operation before it was not understood.",
             remedy=Remedy(

@@ -8,7 +8,7 @@ import torch
 
 from modelkeep.core.errors import SliceError
 from modelkeep.core.model import Model
-from modelkeep.explain.orientation import oriented_slice
+from modelkeep.explain.orientation import orientation_at, oriented_slice
 
 
 def last_inner_place(model: Model) -> str | None:
@@ -20,7 +20,8 @@ def last_feature_map(model: Model) -> str | None:
     """The last named module whose output `(n, channels, height, width)` still knows where something is, or None."""
     if model.nest is not None and model.nest.tokens is not None:
         return None  # a text is no picture, and to look at each place of a transformer costs half a minute
-    return next((name for name, value in _inner_places(model) if value.ndim == 4 and value[0, 0].numel() > 1), None)
+    maps = (name for name, value in _inner_places(model) if value.ndim == 4 and value[0, 0].numel() > 1)
+    return next((name for name in maps if orientation_at(model, name).known), None)
 
 
 def _inner_places(model: Model) -> Iterator[tuple[str, torch.Tensor]]:

@@ -35,6 +35,7 @@ def followed(run: Callable[[torch.Tensor], torch.Tensor]) -> list[str] | None:
         (lambda x: x.flatten(2).mT.reshape(2, 8, 4, 3), "row 8, column 4, channel 3"),
         (lambda x: torch.cat([torch.zeros(2, 1, 3), x.flatten(2).mT], dim=1), "token 33, channel 3"),
         (lambda x: x.mean(dim=(2, 3)), "channel 3"),
+        (lambda x: functional.adaptive_avg_pool2d(x, 1), "channel 3, row 1, column 1"),
         (lambda x: x[:, :, 0], "channel 3, column 4"),
         (lambda x: MinMax()(functional.conv2d(x, torch.rand(6, 3, 1, 1))), "channel 6, row 8, column 4"),
     ],

@@ -186,7 +186,7 @@ def _reduced(args: Any, inputs: Inputs, result: torch.Tensor) -> Axes | None:
         return None
     dims = {d % len(axes) for d in ([args[1]] if isinstance(args[1], int) else args[1])}
     if result.ndim == len(axes):
-        return tuple((Factor("one", 1),) if i in dims else a for i, a in enumerate(axes))
+        return tuple((Factor(a[0].name if len(a) == 1 else "one", 1),) if i in dims else a for i, a in enumerate(axes))
     return tuple(a for i, a in enumerate(axes) if i not in dims)
 
 

@@ -100,7 +100,7 @@ def learn_concept(
     generator = torch.Generator().manual_seed(seed)
     with measured(seed, model.fingerprint(), fingerprint) as provenance, model.frozen(seed):
         model.logits(inputs[0][:1])  # a damaged model is refused, also where the damage is above the slice
-        require_channels(model, slice, call)
+        require_channels(model, slice, call, axes=3)
         cutting = oriented_slice(model, slice, call=call)
         spatial = is_map(cutting.h(inputs[0][:1]).value.shape[1:])
         sides = []

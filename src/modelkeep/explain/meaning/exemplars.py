@@ -109,7 +109,7 @@ class FindExemplars:
         x = data.x if isinstance(data.x, Stored) else model.check_inputs(data.x)
         with measured(seed, model.fingerprint(), data.fingerprint()) as provenance, model.frozen(seed):
             model.logits(x[:1])  # a damaged model is refused, also where the damage is above the slice
-            require_channels(model, self.slice, self.call)
+            require_channels(model, self.slice, self.call, axes=3)
             cutting = oriented_slice(model, self.slice, call=self.call)
             shape = tuple(cutting.h(model.check_inputs(x[:1])).value.shape[1:])
             chosen = check_units("FindExemplars", self.units, self.slice, shape)

@@ -122,7 +122,7 @@ class MeasureExperts:
             explained = influence(model, x[(data.y == label).to(x.device)], seed=seed)
             mean = units_of(explained.influence, self.slice).mean(dim=0)
             order = mean.abs().argsort(descending=True, stable=True)
-            require_channels(model, self.slice, self.call)
+            require_channels(model, self.slice, self.call, axes=3)
             cutting = oriented_slice(model, self.slice, call=self.call, skip="hold")
             away = _mean_value(cutting, x, self.batch_size) if self.baseline == "mean" else self.baseline
             counts = sorted({count for count in self.keep if count < len(mean)})
