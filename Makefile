@@ -55,7 +55,7 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: setup
+bench: setup peers
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 	@echo "== docs/tutorials"; $(BIN)/python tools/run_notebooks.py
