@@ -39,7 +39,7 @@ def test_an_audit_of_the_open_model_is_the_first_screen(browser: Browser, audite
     for finding in audited.findings:
         assert finding.skipped or f'id="{finding.id}"' in page
     assert "/reports/one/report.html" in page
-    assert [run["audit"] for run in browser.get("/api/runs").json()] == ["one/run.json"]
+    assert "one/run.json" in [run["audit"] for run in browser.get("/api/runs").json()]
     assert "one/report.html" in browser.get("/studies").text
 
 
