@@ -156,7 +156,10 @@ class Explorer:
     def _strongest(self, found: Explained, influence: torch.Tensor) -> tuple[UnitLine, ...]:
         active = found.activation[0]
         active = active.flatten(1).mean(dim=1) if active.ndim == 3 else active.flatten()
-        order = influence.abs().argsort(descending=True, stable=True)[:MOST_UNITS].tolist()
+        # As on the page of `modelkeep explain`: influence alone would put units first that are never active.
+        table = found.slice == INPUT and self.spread is not None
+        strength = influence if table else found.comparable()[0][0]
+        order = strength.abs().argsort(descending=True, stable=True)[:MOST_UNITS].tolist()
         return tuple(UnitLine(i, found.unit_name(i), float(influence[i]), float(active[i])) for i in order)
 
     def exemplars(self, place: str, units: tuple[int, ...], seed: int = 0) -> tuple[tuple[Exemplar, ...], ...]:
