@@ -149,7 +149,8 @@ def audit(
             train_name="" if train is None else train.name,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             sources=sources,
-            times=tuple(timed for _, timed in done.values()),
+            # In the order of the page: that in which they ran follows the estimates, which no two runs share.
+            times=tuple(done[section.check][1] for section in sections if section.check in done),
             minutes=settings.minutes,
             stopped=stopped,
         )
