@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate, CertificateBuilder
 
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
 def canonical(content: Any) -> bytes:
     """The one way to write JSON that is signed and hashed.
 
     >>> canonical({"b": 1.0, "a": "ε"})
     b'{"a":"\\xce\\xb5","b":1.0}'
     """
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return _encode(content).encode()
 
 
 def is_signed(content: bytes, signature: str, public_key: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -16,7 +17,8 @@ from modelkeep.govern.documents import adapter
 
 Purpose = Literal["train", "evaluate", "infer", "release", "check"]
 T = TypeVar("T")
-_NAMES: dict[type, tuple[str, ...]] = {}  # of each kind of record
+# The names of the fields of each kind of record, and what gets their values.
+_FIELDS: dict[type, tuple[tuple[str, ...], attrgetter[tuple[Any, ...]]]] = {}
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,13 @@ class Consent:
 
 
 def values_of(record: Any) -> dict[str, Any]:
-    """As `asdict`, but five times as fast, where no field holds another record: several are written at every pass."""
+    """As `asdict`, but far faster, where no field holds another record: several are written at every pass."""
     kind = type(record)
-    if kind not in _NAMES:
-        _NAMES[kind] = tuple(field.name for field in fields(kind))
-    return {name: getattr(record, name) for name in _NAMES[kind]}
+    if kind not in _FIELDS:
+        names = tuple(field.name for field in fields(kind))  # two or more: attrgetter gives no tuple of one
+        _FIELDS[kind] = names, attrgetter(*names)
+    names, values = _FIELDS[kind]
+    return dict(zip(names, values(record), strict=True))
 
 
 def name_attempt(consents: Sequence[Consent]) -> str:

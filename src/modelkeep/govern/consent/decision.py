@@ -79,6 +79,11 @@ class ConsentDecision:
         self._noting = threading.Lock()
         self._remembers = any(one.command or one.webhook or one.human or one.rate or one.board for one in policies)
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether a decision may wait for a command or for another server."""
+        return any(policy.command is not None or policy.webhook is not None for policy in self._policies)
+
     def decide(self, of: Pass) -> None:
         """Return, or raise ConsentRefused or ConsentPending with the reason.
 

@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from modelkeep.core.signing import Signer, canonical, is_signed
 from modelkeep.govern.passes import Consent, Pass, values_of
+
+
+# Where the signature of an event stands among its keys. Before it come only words whose quotes are escaped.
+_AFTER_SIGNATURE = ',"text":'
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class Entry:
         """The entry of the party whose signer it is, the consents in the order of the names."""
         ordered = tuple(sorted(consents, key=lambda consent: consent.party))
         unsigned = cls(of, ordered, tuple(sent), tuple(received), previous, "", dict(metrics))
-        return replace(unsigned, signature=seal("entry", unsigned.hash, party, signer))
+        return _add_signature(unsigned, seal("entry", unsigned.hash, party, signer))
 
     def is_of(self, party: str, public_key: str) -> bool:
         """Whether the party signed it."""
@@ -120,9 +124,14 @@ class Event:
     @cached_property
     def hash(self) -> str:
         """The SHA-256 of all but the signature."""
+        return sha256(self._body).hexdigest()
+
+    @cached_property
+    def _body(self) -> bytes:
+        """All but the signature, as it is hashed."""
         content = values_of(self)
         del content["signature"]
-        return sha256(canonical(content)).hexdigest()
+        return canonical(content)
 
     @classmethod
     def sign(
@@ -139,15 +148,26 @@ class Event:
     ) -> Self:
         """The event of the party whose signer it is."""
         unsigned = cls(number, time, kind, text, dict(values), previous, "")
-        return replace(unsigned, signature=seal("event", unsigned.hash, party, signer))
+        return _add_signature(unsigned, seal("event", unsigned.hash, party, signer))
 
     def is_of(self, party: str, public_key: str) -> bool:
         """Whether the party signed it."""
         return _is_sealed("event", self.hash, self.signature, party, public_key)
 
     def line(self) -> str:
-        """The one line of JSON as which it is kept."""
-        return canonical(values_of(self)).decode()
+        """The one line of JSON as which it is kept, with its keys in order."""
+        before, key, after = self._body.decode().partition(_AFTER_SIGNATURE)
+        return f'{before},"signature":{canonical(self.signature).decode()}{key}{after}'
+
+
+T = TypeVar("T", Entry, Event)
+
+
+def _add_signature(unsigned: T, signature: str) -> T:
+    """The same with its signature. What was computed of the rest is kept: it is most of the work of a record."""
+    signed = replace(unsigned, signature=signature)
+    vars(signed).update(_body=unsigned._body, hash=unsigned.hash)
+    return signed
 
 
 def seal(kind: Literal["entry", "event"], digest: str, party: str, signer: Signer) -> str:

@@ -37,7 +37,7 @@ class LedgerFile:
     def __init__(self, path: Path, party: str, public_key: str) -> None:
         self.path, self.party = path, party
         self.lock = RLock()
-        self._changing = False
+        self.changing = False
         with ExitStack() as refused:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,10 +112,10 @@ class LedgerFile:
     def change(self) -> Iterator[None]:
         """One transaction; a change within a change is a part of it."""
         with self.lock:
-            if self._changing:
+            if self.changing:
                 yield
                 return
-            self._changing = True
+            self.changing = True
             try:
                 self._database.execute("BEGIN IMMEDIATE")
                 yield
@@ -130,7 +130,7 @@ class LedgerFile:
                     "added; see to the disk, then the same pass may run again."
                 ) from error
             finally:
-                self._changing = False
+                self.changing = False
 
     def sync(self) -> None:
         """Make all that was written survive a loss of power: one change that is written through, and with it all."""

@@ -143,6 +143,9 @@ class Ledger:
     def change(self) -> Iterator[None]:
         """One transaction of all that is written within it; what fails leaves the ledger as it was."""
         with self._file.lock:
+            if self._file.changing:  # within another change, which takes all back
+                yield
+                return
             before = (self._length, self._last, self._heard, self._last_event, self._committed, self._counts.copy())
             try:
                 with self._file.change():

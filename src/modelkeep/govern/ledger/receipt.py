@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from modelkeep.core.errors import WireError
+from modelkeep.core.signing import canonical
 from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.passes import read, values_of
 
@@ -21,6 +22,10 @@ class Receipt:
     def values(self) -> dict[str, Any]:
         """What is written of it."""
         return {"party": self.party, "event": values_of(self.event)}
+
+    def line(self) -> str:
+        """The one line of JSON as which it is kept, with its keys in order."""
+        return f'{{"event":{self.event.line()},"party":{canonical(self.party).decode()}}}'
 
     def check(self, public_key: str) -> None:
         """Refuse what the party has not signed."""

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from modelkeep.core.errors import GovernError
-from modelkeep.core.signing import canonical
 from modelkeep.govern.ledger.entry import Event
 from modelkeep.govern.ledger.file import LedgerFile
 from modelkeep.govern.ledger.reader import parse
@@ -34,7 +33,7 @@ class Receipts:
             for receipt in receipts:
                 if receipt.party == self._ledger.party:
                     continue
-                line = canonical(receipt.values()).decode()
+                line = receipt.line()
                 place = (receipt.party, receipt.event.number)
                 kept = self._file.rows("SELECT line FROM receipts WHERE party = ? AND number = ?", *place)
                 if kept and kept[0][0] != line:

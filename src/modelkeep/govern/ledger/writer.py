@@ -37,9 +37,9 @@ class LedgerWriter:
         self._of: Pass | None = None
         self._brought: dict[tuple[object, ...], Crossing] = {}
         self._complete = False
-        self._sent: list[Future[Crossing]] = []
-        self._received: list[Future[Crossing]] = []
-        self._due: deque[tuple[Future[Crossing], Callable[[], Crossing]]] = deque()
+        self._sent: list[_Noted] = []
+        self._received: list[_Noted] = []
+        self._due: list[_Noted] = []
 
     def begin(self, of: Pass) -> None:
         """Open a pass. Where it was begun before, it must bring the very same."""
@@ -49,8 +49,7 @@ class LedgerWriter:
         if recorded is not None and self._complete:
             brought += recorded.received
         self._brought = {_place(crossing): crossing for crossing in brought}
-        self._sent, self._received = [], []
-        self._due.clear()
+        self._sent, self._received, self._due = [], [], []
         self._of = of
 
     def note_sent(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> None:
@@ -61,9 +60,7 @@ class LedgerWriter:
         """Note what came. In a replay it must be what came before, so that a party cannot learn more by a replay."""
         coming = self._note(peer, what, at, part, tensors)
         before = self._brought.get((peer, what, at, part))
-        if before is not None:
-            self.catch_up()
-        same = not self._complete if before is None else coming.result() == before
+        same = not self._complete if before is None else self._worker.submit(coming.crossing).result() == before
         if not same:
             raise WireError(
                 f"'{peer}' sent other {what} than before for {self._of}, which runs again after a fault. A replayed "
@@ -73,9 +70,9 @@ class LedgerWriter:
 
     def catch_up(self) -> None:
         """Let the thread make the digests that are due."""
-        due, self._due = self._due, deque()
-        for coming, work in due:
-            self._worker.submit(_fulfil, coming, work)
+        if self._due:
+            due, self._due = self._due, []
+            self._worker.submit(lambda: [noted.crossing() for noted in due])
 
     @property
     def crossed(self) -> tuple[int, int]:
@@ -84,23 +81,37 @@ class LedgerWriter:
 
     def received(self) -> list[Crossing]:
         """What has come in this pass."""
-        self.catch_up()
-        return _sort(self._received)
+        return self._worker.submit(_sort, self._received).result()
 
     def finish(self, prepare: Callable[[list[Crossing], list[Crossing]], Receipt]) -> Future[Receipt]:
         """Let `prepare` log what was sent and what was received, when all of it is noted."""
-        self.catch_up()
-        sent, received = self._sent, self._received
+        sent, received, self._due = self._sent, self._received, []
         return self._worker.submit(lambda: prepare(_sort(sent), _sort(received)))
 
     def close(self) -> None:
         """Finish what was begun."""
         self._worker.shutdown()
 
-    def _note(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Future[Crossing]:
-        coming: Future[Crossing] = Future()
-        self._due.append((coming, lambda: make_crossing(self._wire, peer, what, at, part, tensors)))
-        return coming
+    def _note(self, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> _Noted:
+        noted = _Noted(lambda: make_crossing(self._wire, peer, what, at, part, tensors))
+        self._due.append(noted)
+        return noted
+
+
+class _Noted:
+    """What has crossed, before and after its digest is made. Only the writer's thread asks for it."""
+
+    def __init__(self, make: Callable[[], Crossing]) -> None:
+        self._make: Callable[[], Crossing] | None = make
+        self._made: Crossing | None = None
+
+    def crossing(self) -> Crossing:
+        """What the ledger says of it."""
+        if self._make is not None:
+            self._made = self._make()
+            self._make = None  # and with it the tensors
+        assert self._made is not None
+        return self._made
 
 
 def make_crossing(wire: Wire, peer: str, what: What, at: int, part: int, tensors: Sequence[Tensor]) -> Crossing:
@@ -110,19 +121,12 @@ def make_crossing(wire: Wire, peer: str, what: What, at: int, part: int, tensors
     return Crossing(peer, what, at, part, digest.hexdigest(), sum(tensor.nbytes for tensor in tensors))
 
 
-def _fulfil(coming: Future[Crossing], work: Callable[[], Crossing]) -> None:
-    try:
-        coming.set_result(work())
-    except BaseException as error:  # who waits for it hears of it
-        coming.set_exception(error)
-
-
 def _place(crossing: Crossing) -> tuple[object, ...]:
     return crossing.peer, crossing.what, crossing.at, crossing.part
 
 
-def _sort(crossings: Sequence[Future[Crossing]]) -> list[Crossing]:
-    return sort_crossings([crossing.result() for crossing in crossings])
+def _sort(noted: Sequence[_Noted]) -> list[Crossing]:
+    return sort_crossings([each.crossing() for each in noted])
 
 
 def sort_crossings(crossings: Sequence[Crossing]) -> list[Crossing]:

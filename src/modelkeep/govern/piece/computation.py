@@ -15,7 +15,7 @@ from modelkeep.core.model import Model
 from modelkeep.govern.passes import Pass
 from modelkeep.govern.piece.held_pieces import HeldPieces
 from modelkeep.govern.piece.payload import Payload, require_fit
-from modelkeep.training.batches import derive_seed, part_seed, parts_of
+from modelkeep.training.batches import part_seed, parts_of
 from modelkeep.training.schedules import Step
 
 _READ_OF_DUE = 4  # times the bytes that are due: another type or twice the tensors are read, and then refused by name
@@ -69,6 +69,7 @@ class Computation:
         self.answers: dict[int, torch.Tensor] = {}
         index = self._index()
         self._rows = parts_of(index, of.parts)
+        self._sizes = [rows.shape[0] for rows in self._rows]
         self._x = () if x is None else parts_of(self._batch(x, index), of.parts)
         self._y = y
         self.parts = len(self._rows)
@@ -138,7 +139,7 @@ class Computation:
         if what == "activations":
             first = self.route[number].pieces[:1] or (len(self.pieces.agreement.holders),)
             specs = self.pieces.expected[self.training][first[0]]
-            return state + sum(spec.bytes(len(self._rows[part])) for spec in specs)
+            return state + sum(spec.bytes(self._sizes[part]) for spec in specs)
         _, left = self._open[number, part]
         return state + sum(tensor.nbytes for tensor in left)
 
@@ -146,7 +147,7 @@ class Computation:
         """Refuse other numbers, types or shapes than the stage can get."""
         if what == "activations":
             first = self.route[number].pieces[:1] or (len(self.pieces.agreement.holders),)
-            require_fit(payload, self.pieces.expected[self.training][first[0]], len(self._rows[part]), where)
+            require_fit(payload, self.pieces.expected[self.training][first[0]], self._sizes[part], where)
             return
         _, left = self._open[number, part]
         if len(payload.values) != len(left):
@@ -196,8 +197,7 @@ class Computation:
 
     def _seed(self, part: int, payload: Payload | None) -> torch.Tensor:
         """Let dropout draw what it would in one process; the generator's state before anything was drawn here."""
-        seed = part_seed(derive_seed(self.pieces.agreement.seed, "modules", 0), self.of.step, part)
-        torch.default_generator.manual_seed(seed)
+        torch.default_generator.manual_seed(part_seed(self.pieces.seeds["modules"], self.of.step, part))
         fresh = torch.default_generator.get_state()
         if payload is not None and payload.random is not None:
             torch.default_generator.set_state(payload.random)
@@ -217,9 +217,10 @@ class Computation:
             self._add("correct", (logits.argmax(1) == y).sum().item())
             return None
         pieces = self.pieces
-        share = len(rows) / self.of.rows if len(rows) < self.of.rows else 1.0
+        size = self._sizes[part]
+        share = size / self.of.rows if size < self.of.rows else 1.0
         generator = torch.Generator(logits.device)
-        generator.manual_seed(part_seed(derive_seed(pieces.agreement.seed, "objective", 0), self.of.step, part))
+        generator.manual_seed(part_seed(pieces.seeds["objective"], self.of.step, part))
         step = Step(self.of.step, pieces.total, pieces.batches.per_epoch, rows, generator)
         answered = _Answered(logits, pieces)
         values = pieces.differentiate(cast(Model, answered), answered.inputs, y, step, share)

@@ -16,7 +16,7 @@ from modelkeep.core.slices.pieces import Piece
 from modelkeep.govern.agreement.agreement import Agreement
 from modelkeep.govern.piece.files import fill
 from modelkeep.govern.piece.payload import Spec, specs
-from modelkeep.training.batches import Batches
+from modelkeep.training.batches import Batches, derive_seed
 from modelkeep.training.checkpoint import Snapshot
 from modelkeep.training.objectives import Objective, OwnGradients, Stateful, cross_entropy, gradients_of
 from modelkeep.training.schedules import Step, at
@@ -42,6 +42,7 @@ class HeldPieces:
         fill(self.tensors(), tensors, party)
         self.parameters: list[nn.Parameter] = [p for piece in self.pieces.values() for p in piece.parameters.values()]
         self.optimizer = agreement.recipe.optimizer.build(self.parameters) if self.parameters else None
+        self.seeds = {purpose: derive_seed(agreement.seed, purpose, 0) for purpose in ("modules", "objective")}
         self.batches = Batches(agreement.data.rows, agreement.recipe, agreement.seed)
         self.total = agreement.recipe.total(self.batches.per_epoch)
         self.objective = _objective(agreement.objective)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
-from queue import Empty, Full, Queue
-from time import monotonic
+from queue import Empty, SimpleQueue
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 from modelkeep.core.errors import GovernError, PartyUnavailable, WireError
@@ -23,6 +23,8 @@ T = TypeVar("T")
 _Arrival = tuple[Connection, Message | GovernError]
 _IDLE = 8  # connections from one party that are not in use; one more closes the oldest
 _WAITING = 256  # messages that wait to be handled; TCP then makes the senders wait
+_MOMENT = 0.001  # seconds; a message of which the half has come is there before, and its reader needs the processor
+_LOOK_AGAIN = 0.01  # seconds until a thread whose message finds no room looks again
 
 
 class Links:
@@ -40,14 +42,14 @@ class Links:
     ) -> None:
         self._agreement, self._identity, self._on_refused = agreement, identity, on_refused
         self._endpoint = Endpoint(identity, keys, wire=agreement.wire, on_refused=on_refused)
-        self._inbox: Queue[_Arrival | None] = Queue(_WAITING)  # None only wakes who waits
+        self._inbox: SimpleQueue[_Arrival | None] = SimpleQueue()  # None only wakes who waits
         self._open: dict[str, Connection] = {}
         self._all: list[Connection] = []
         self._before = [0, 0]  # bytes sent and received over connections that are gone
         self._answers: dict[tuple[int, int], Future[Message]] = {}
         self._questions = count()
         self._lock = threading.Lock()
-        self.on_idle: Callable[[], None] = lambda: None  # called by `receive` when it is about to wait
+        self.on_idle: Callable[[], None] = lambda: None  # called by `receive` when nothing has come for a moment
 
     def listen(self, answer_at_once: Callable[[Connection, Message], bool], admits: Admits) -> None:
         """Listen at this party's address.
@@ -63,21 +65,21 @@ class Links:
 
     def receive(self, timeout: float, *, wakes: bool = False) -> _Arrival | None:
         """The next message, or the loss of a connection; None where nothing comes in time, or `wake` was called."""
-        until = monotonic() + timeout
-        if self._inbox.empty():
+        now = monotonic()
+        moment, until = min(now + _MOMENT, now + timeout), now + timeout
+        try:
+            return self._next(moment, wakes)
+        except Empty:
             self.on_idle()
         try:
-            while True:
-                arrival = self._inbox.get(timeout=max(0.0, until - monotonic()))
-                if arrival is not None or wakes:
-                    return arrival
+            return self._next(until, wakes)
         except Empty:
             return None
 
     def wake(self) -> None:
         """Let a thread that waits in `receive` look up."""
-        with suppress(Full):  # then it has enough to do
-            self._inbox.put_nowait(None)
+        if self._inbox.qsize() < _WAITING:  # else it has enough to do
+            self._inbox.put(None)
 
     def dial(self, name: str, timeout: float) -> Connection:
         """Open a new connection to a party, and use it from now on."""
@@ -137,6 +139,12 @@ class Links:
             sent, received = self._before
             return sent + sum(c.sent_bytes for c in self._all), received + sum(c.received_bytes for c in self._all)
 
+    def _next(self, until: float, wakes: bool) -> _Arrival | None:
+        while True:
+            arrival = self._inbox.get(timeout=max(0.0, until - monotonic()))
+            if arrival is not None or wakes:
+                return arrival
+
     def _require_connection(self, name: str) -> Connection:
         connection = self._open.get(name)
         if connection is None:
@@ -172,7 +180,7 @@ class Links:
                 if message.kind in ("answer", "refusal"):
                     self._take_answer(connection, message)
                 elif not self._answer_at_once(connection, message):
-                    self._inbox.put((connection, message))
+                    self._hand_over(connection, message)
             except GovernError as error:
                 self._lose(connection, error)
                 return
@@ -204,7 +212,13 @@ class Links:
         for answer in lost:
             answer.set_exception(error)
         if known:  # not one that was dropped on purpose
-            self._inbox.put((connection, error))
+            self._hand_over(connection, error)
+
+    def _hand_over(self, connection: Connection, what: Message | GovernError) -> None:
+        """Let `receive` have it, when there is room. A queue with a limit of its own takes longer at each message."""
+        while self._inbox.qsize() >= _WAITING:
+            sleep(_LOOK_AGAIN)
+        self._inbox.put((connection, what))
 
 
 def wait_for(answer: Future[T], deadline: float, name: str) -> T:

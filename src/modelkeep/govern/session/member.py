@@ -112,7 +112,11 @@ def _read_standing(values: Any, name: str | None = None) -> Standing:
 
 
 def answer_at_once(passes: PassParticipant, turn: Turn, connection: Connection, message: Message) -> bool:
-    """Answer a question for consent while a pass is under way, and turn others away who want to lead meanwhile."""
+    """Answer what need not wait for the pass under way, and turn others away who want to lead meanwhile.
+
+    The leader asks for the next pass while this one is computed. It needs no answer before this one ends, and the
+    answer would only take the processor from it: so it waits its turn, unless a decision may take a while.
+    """
     if message.kind == "open" and (busy := turn.refuse(connection.peer)) is not None:
         refuse_question(connection, message, busy)
         return True
@@ -121,6 +125,15 @@ def answer_at_once(passes: PassParticipant, turn: Turn, connection: Connection, 
         return True
     if message.kind != "ask":
         return False
+    computes = passes.unfinished is not None and passes.leader == connection.peer
+    if computes and not passes.decision.takes_long:
+        return False
+    answer_ask(passes, connection, message)
+    return True
+
+
+def answer_ask(passes: PassParticipant, connection: Connection, message: Message) -> None:
+    """Consent to the pass that the leader asks for, or refuse it with the reason."""
     try:
         of = read_pass(message.header.get("pass", {}))
         if connection.peer != of.asker or connection.peer != passes.leader:
@@ -132,7 +145,6 @@ def answer_at_once(passes: PassParticipant, turn: Turn, connection: Connection, 
         answer_question(connection, message, {"consent": passes.consent(of).values()})
     except GovernError as error:
         refuse_question(connection, message, error)
-    return True
 
 
 def handle_message(party: Party, connection: Connection, message: Message) -> None:
@@ -148,6 +160,9 @@ def handle_message(party: Party, connection: Connection, message: Message) -> No
                 refuse_question(connection, message, error)
             else:
                 answer_question(connection, message, answer)
+    elif message.kind == "ask":
+        with suppress(PartyUnavailable):
+            answer_ask(party.passes, connection, message)
     elif message.kind == "link":
         if in_session:
             party.links.use(connection)

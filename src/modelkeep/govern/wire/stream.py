@@ -84,17 +84,11 @@ class Stream:
 
     def read(self, into: memoryview, deadline: float, *, idle: bool = False) -> None:
         """Fill all of `into`. What fails leaves the stream broken, except for an `idle` wait in which nothing came."""
-        filled = 0
         with self._reading:
-            while filled < len(into):
-                try:
-                    with self._using_tls:
-                        read: Any = self._tls.read(len(into) - filled, into[filled:])  # with a buffer: how many
-                    filled += read
-                except ssl.SSLWantReadError:
-                    self._pull(deadline, breaks=not (idle and filled == 0))
-                except ssl.SSLError as error:
-                    raise self._break(WireError(f"What arrived is damaged: {_reason(error)}.")) from error
+            rest = self._decrypt(into)
+            while rest:
+                self._pull(deadline, breaks=not (idle and len(rest) == len(into)))
+                rest = self._decrypt(rest)
 
     def close(self) -> None:
         """End the connection; who waits on it, in any thread, is told so."""
@@ -106,6 +100,22 @@ class Stream:
         """Let nothing more through, but keep the socket, which other threads may be waiting on."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _decrypt(self, into: memoryview) -> memoryview:
+        """Fill `into` with what has come, and return what is left of it. TLS gives one record at a time (16 KB)."""
+        decrypt: Any = self._tls.read  # with a buffer: how many bytes
+        try:
+            with self._using_tls:
+                while into:
+                    read = decrypt(len(into), into)
+                    if not read:  # a notice that nothing more follows; after it, TLS never has to wait for anything
+                        raise self._break(PartyUnavailable("The other side closed the connection."))
+                    into = into[read:]
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            raise self._break(WireError(f"What arrived is damaged: {_reason(error)}.")) from error
+        return into
 
     def _break(self, error: PartyUnavailable) -> PartyUnavailable:
         self.shut()
