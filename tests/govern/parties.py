@@ -85,12 +85,17 @@ class Host:
     """A process in which one party after another serves, because to start a process takes seconds."""
 
     def __init__(self) -> None:
+        tests = str(Path(__file__).parents[1])
         self._process = subprocess.Popen(
             [sys.executable, __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+            env={
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join([tests, *sys.path]),
+            },
         )
 
     def serve(self, folder: Folder, data: str) -> None:

@@ -46,8 +46,15 @@ class Snapshot:
         """One safetensors file; its header holds the JSON and a SHA-256 of everything."""
         # Copies: safetensors refuses tensors that share memory, and the file must not depend on strides.
         tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in self.tensors.items()}
-        state = json.dumps({"values": self.values, "identity": self.identity})
-        return bytes(save(tensors, metadata={"state": state, "sha256": fingerprint(tensors, state)}))
+        return bytes(save(tensors, metadata={"state": self._state, "sha256": self.fingerprint()}))
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of everything. That of `to_bytes` may differ each time: safetensors has no order of metadata."""
+        return fingerprint(self.tensors, self._state)
+
+    @property
+    def _state(self) -> str:
+        return json.dumps({"values": self.values, "identity": self.identity})
 
     @classmethod
     def from_bytes(cls, payload: bytes, origin: str, wording: Wording = TRAINING) -> Snapshot:

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -35,6 +36,7 @@ from modelkeep.govern.session.service import serve
 from modelkeep.govern.session.spot_check import SpotCheck
 from modelkeep.govern.wire.message import Message
 from modelkeep.govern.wire.settings import Wire
+from modelkeep.training.checkpoint import Snapshot
 
 
 @pytest.fixture
@@ -99,6 +101,54 @@ def test_a_loss_that_was_never_measured_is_found_by_a_check(split: Meeting) -> N
     assert re.search(r"'carol' stated {.*'loss': 0\.0.*}; what follows is {'loss': \d", verdict.wrong)
 
 
+def exchange_weights(at: int) -> Change:
+    """Let a party put other weights in the place of its own when it keeps the state after this update."""
+
+    def install(party: Party) -> None:
+        keep = party.state.keep
+
+        def keeping() -> None:
+            if party.pieces.step == at and at not in party.state.checkpoints.steps():
+                for tensor in party.pieces.tensors().values():
+                    tensor.mul_(0.5)
+            keep()
+
+        party.state.keep = keeping  # type: ignore[method-assign]
+
+    return install
+
+
+def test_a_state_that_does_not_follow_from_the_one_before_is_found(split: Meeting) -> None:
+    """All that Bob sends from then on follows from the state that he states: so states are computed again as well."""
+    with (
+        up(split, bob=exchange_weights(at=3)) as leader,
+        patch("modelkeep.govern.session.pass_participant.draw", return_value=4),
+    ):
+        train(leader, updates=5)
+        verdict = check(leader, "bob")
+        assert check(leader, "carol").agrees
+    assert "stated another state with pass 3 (train, asked by alice) than follows" in verdict.wrong
+    assert {(finding.kind, finding.party) for finding in found(split).findings} == {("check", "bob")}
+
+
+def test_a_party_cannot_open_its_newest_state_alone(split: Meeting) -> None:
+    """Then nothing would show where that state comes from."""
+
+    def install(party: Party) -> None:
+        opened = party.passes.openings.open
+
+        def opening(*asked: Any) -> torch.Tensor:
+            party.passes.openings._states.pop(0, None)
+            return opened(*asked)
+
+        party.passes.openings.open = opening  # type: ignore[assignment, method-assign]
+
+    with up(split, bob=install) as leader, patch("modelkeep.govern.session.pass_participant.draw", return_value=4):
+        train(leader, updates=5)
+        verdict = check(leader, "bob")
+    assert "nothing shows where that state comes from" in verdict.wrong
+
+
 def test_another_state_than_was_stated_is_not_taken(split: Meeting) -> None:
     """Bob shows a piece that he has made up since then."""
 
@@ -107,10 +157,9 @@ def test_another_state_than_was_stated_is_not_taken(split: Meeting) -> None:
 
         def opening(*asked: Any) -> torch.Tensor:
             for path in split.folders["bob"].openings.glob("state-*"):
-                content = bytearray(path.read_bytes())
-                content[-1] ^= 1
+                state = Snapshot.from_bytes(path.read_bytes(), "Bob's state")
                 path.unlink()
-                path.write_bytes(content)
+                path.write_bytes(replace(state, tensors={**state.tensors, "made up": torch.ones(1)}).to_bytes())
             return opened(*asked)
 
         party.passes.openings.open = opening  # type: ignore[assignment, method-assign]

@@ -264,6 +264,17 @@ def test_numbers_beyond_what_was_agreed_are_refused_with_the_senders_name(leader
     assert any("from 'alice' hold numbers up to 1e+06" in event.text for event in events(leader.split, "bob"))
 
 
+def test_dropout_does_not_draw_from_the_memory_of_the_process(leader: Mallory) -> None:
+    """A state of the random generator in which more is left than there is: the masks would show what lies behind it."""
+    leader.meet()
+    of = leader.inference("a")
+    leader.run(of)
+    state = torch.Generator().manual_seed(1).get_state()
+    state.view(torch.int32)[torch.tensor([2, 4])] = 624
+    leader.bob.activations(of, crossing(5), state, wants=[False], random=True)
+    assert "624 of its 624 words are left, and the next is number 624" in leader.bob.trouble()
+
+
 def test_single_rows_are_not_judged(leader: Mallory) -> None:
     leader.meet()
     one = leader.inference("a", rows=1, purpose="evaluate", sink="carol", labels="e" * 64)

@@ -46,6 +46,23 @@ def test_shapes_and_sizes_are_learned_from_two_probes(factor: int) -> None:
         require_fit(Payload(crossing(50), (True, True)), expected, 50, "They")
 
 
+@pytest.mark.parametrize("drawn", [0, 1, 5, 623, 624, 625, 2000])
+def test_a_state_of_the_generator_crosses_whatever_was_drawn(drawn: int) -> None:
+    generator = torch.Generator().manual_seed(7)
+    torch.rand(drawn, generator=generator)
+    require_fit(Payload((), random=generator.get_state()), (), 1, "They")
+
+
+@pytest.mark.parametrize(("left", "following"), [(624, 624), (624, 2), (2, 1), (1, 1), (624, 0)])
+def test_a_state_that_draws_from_the_memory_behind_the_generator_is_refused(left: int, following: int) -> None:
+    """Torch takes all of these. With the first of them each draw shows a word of this process's memory."""
+    state = torch.Generator().manual_seed(7).get_state()
+    state.view(torch.int32)[torch.tensor([2, 4])] = torch.tensor([left, following], dtype=torch.int32)
+    torch.Generator().set_state(state)
+    with pytest.raises(WireError, match=f"{left} of its 624 words are left"):
+        require_fit(Payload((), random=state), (), 1, "They")
+
+
 @pytest.mark.parametrize("value", [1e38, -1e38, 3e38])
 def test_large_numbers_whose_sum_overflows_are_finite(value: float) -> None:
     Payload((torch.full((1000,), value),)).require_within(None, "They")

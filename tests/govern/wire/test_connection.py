@@ -234,6 +234,25 @@ def test_what_was_said_before_closing_arrives(meeting: Meeting) -> None:
         assert bob.receive(5).kind == "last words"
 
 
+def test_a_notice_that_nothing_follows_ends_the_connection_though_the_line_stays_open(meeting: Meeting) -> None:
+    """TLS then gives nothing for ever, without a wait: the thread that reads went round and round."""
+    with meeting.pair() as (alice, bob):
+        with suppress(ssl.SSLWantReadError):
+            alice._stream._tls.unwrap()
+        alice._stream._flush(monotonic() + 5)
+        with pytest.raises(PartyUnavailable, match="closed the connection"):
+            bob.receive(5)
+
+
+def test_a_flood_of_wishes_for_new_keys_ends_the_connection(meeting: Meeting) -> None:
+    """OpenSSL answers each wish into memory. Python's TLS cannot wish, so the answers of 40,000 are put there."""
+    with meeting.pair() as (alice, bob):
+        bob._stream._outgoing.write(bytes(40_000 * 27))
+        alice.send(Message("x"))
+        with pytest.raises(PartyUnavailable, match="new keys again and again"):
+            bob.receive(5)
+
+
 def test_one_who_breaks_off_within_a_message_is_noticed(meeting: Meeting) -> None:
     with meeting.pair() as (alice, bob):
         whole = b"".join(frame(Message("activations", {}, (torch.ones(100),)), Wire()))

@@ -14,7 +14,6 @@ from typing import Any, Literal, Self, TypeVar
 from modelkeep.core.signing import Signer, canonical, is_signed
 from modelkeep.govern.passes import Consent, Pass, values_of
 
-
 # Where the signature of an event stands among its keys. Before it come only words whose quotes are escaped.
 _AFTER_SIGNATURE = ',"text":'
 
@@ -160,7 +159,7 @@ class Event:
         return f'{before},"signature":{canonical(self.signature).decode()}{key}{after}'
 
 
-T = TypeVar("T", Entry, Event)
+T = TypeVar("T", bound="Entry | Event")
 
 
 def _add_signature(unsigned: T, signature: str) -> T:

@@ -1,7 +1,8 @@
 """Openings: what a party keeps of its last passes, so that it can show to a checker how what it sent came about.
 
 For each pass a file with all that came in it; for each state that a checkpoint has, the checkpoint itself, whose digest
-the party states to the others with the next pass. From a state and what came since, all that was sent follows.
+the party states to the others with the next pass. From a state and what came since, all that was sent follows, and the
+next state too: so what is opened begins one state earlier than it would have to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 
-from modelkeep.core.errors import GovernError, PartyUnavailable
+from modelkeep.core.errors import CheckpointError, GovernError, PartyUnavailable
 from modelkeep.govern.ledger.entry import Entry
 from modelkeep.govern.ledger.ledger import Ledger
 from modelkeep.govern.passes import Pass
-from modelkeep.govern.piece.checkpoints import Checkpoints
+from modelkeep.govern.piece.checkpoints import WORDING, Checkpoints
 from modelkeep.govern.piece.materials import Materials
 from modelkeep.govern.wire.message import Message
+from modelkeep.training.checkpoint import Snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,8 @@ class Openings:
             with suppress(SafetensorError), safe_open(path, framework="pt") as file:  # a loss of power may leave a part
                 self._steps[int(path.stem.split("-")[1])] = int((file.metadata() or {})["step"])
         for path in self._folder.glob("state-*.safetensors"):
-            self._states[int(path.stem.split("-")[1])] = sha256(path.read_bytes()).hexdigest()
+            with suppress(CheckpointError):
+                self._states[int(path.stem.split("-")[1])] = _fingerprint(path)
 
     def begin(self, of: Pass, x: torch.Tensor | None) -> None:
         """A pass begins."""
@@ -119,18 +121,22 @@ class Openings:
             os.link(theirs, own)  # the same bytes on disk: a checkpoint is replaced, never changed
         except OSError:
             shutil.copyfile(theirs, own)  # a file system without links
-        self._states[step] = sha256(own.read_bytes()).hexdigest()
+        self._states[step] = _fingerprint(own)
 
     def _forget(self, number: int) -> None:
         """Remove what no pass that may still be checked follows from."""
         oldest = min(step for each, step in self._steps.items() if each > number - self._most)
-        start = max((step for step in self._states if step <= oldest), default=0)
+        start = self._last_before(self._last_before(oldest + 1))
         for each in [each for each, step in self._steps.items() if step < start]:
             self._pass(each).unlink(missing_ok=True)
             del self._steps[each]
         for step in [step for step in self._states if step < start]:
             self._state(step).unlink(missing_ok=True)
             del self._states[step]
+
+    def _last_before(self, step: int) -> int:
+        """The newest state before the one after `step` updates; itself where there is none."""
+        return max((each for each in self._states if each < step), default=step)
 
     def open(self, number: int, ledger: Ledger, materials: Materials) -> torch.Tensor:
         """All from which follows what this party sent in the pass of that number, as the bytes of one file."""
@@ -149,14 +155,19 @@ class Openings:
         return _octets(bytes(save(tensors)))
 
     def _find(self, drawn: Entry, ledger: Ledger) -> tuple[int, list[Entry]]:
-        """The newest state that the party has stated, and the passes from it on that led to the one that was drawn."""
+        """The last state but one that the party has stated, and the passes from it on that led to the one drawn."""
+        newest: tuple[int, list[Entry]] | None = None
         for step in sorted((step for step in self._states if step <= drawn.of.step), reverse=True):
             led = [each for each in ledger.entries(step) if _is_between(each, step, drawn)]
             entries = [*led, drawn]
             stated = ledger.attempts.all_prepared(entries[0].number)
             whole = len(led) == drawn.of.step - step and all(each.number in self._steps for each in entries)
             if whole and any(each.values.get("state") == self._states[step] for each in stated):
-                return step, entries
+                if newest is not None:
+                    return step, entries
+                newest = step, entries
+        if newest is not None:  # there is only one as yet
+            return newest
         raise GovernError(f"'{ledger.party}' has no state any more from which {drawn.of} follows.")
 
     def _pass(self, number: int) -> Path:
@@ -164,6 +175,11 @@ class Openings:
 
     def _state(self, step: int) -> Path:
         return self._folder / f"state-{step:09d}.safetensors"
+
+
+def _fingerprint(path: Path) -> str:
+    """By which a state is known again."""
+    return Snapshot.from_bytes(path.read_bytes(), f"The state {path}", WORDING).fingerprint()
 
 
 def _is_between(entry: Entry, step: int, drawn: Entry) -> bool:

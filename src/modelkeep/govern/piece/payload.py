@@ -12,6 +12,9 @@ import torch
 from modelkeep.core.errors import WireError
 from modelkeep.govern.wire.message import Message
 
+_WORDS = 624  # of the Mersenne Twister behind torch's generator
+_LEFT, _NEXT = 2, 4  # where its state says how many of them are left and which is next, in words of 32 bits
+
 
 @dataclass(frozen=True, eq=False)
 class Payload:
@@ -133,3 +136,19 @@ def require_fit(payload: Payload, expected: Sequence[Spec], rows: int, where: st
             torch.Generator().set_state(payload.random)
         except (RuntimeError, TypeError) as error:
             raise WireError(f"{where} bring a state of the random generator that is none: {error}") from error
+        _require_consistent(payload.random, where)
+
+
+def _require_consistent(state: torch.Tensor, where: str) -> None:
+    """Refuse a state in which more words are left than lie behind the next one.
+
+    Torch takes it, and then draws from the memory behind the generator: its masks would tell others what lies there.
+    A Mersenne Twister has 624 words; a fresh one has drawn none, and makes new ones before the first.
+    """
+    words = state.view(torch.int32)
+    left, following = int(words[_LEFT]), int(words[_NEXT])
+    if left + following != _WORDS + 1 and (left, following) != (1, 0):
+        raise WireError(
+            f"{where} bring a state of the random generator that is none: {left} of its {_WORDS} words are left, "
+            f"and the next is number {following}."
+        )

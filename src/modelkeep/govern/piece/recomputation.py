@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 
 import torch
@@ -40,22 +39,38 @@ class Recomputation:
         """Return if all that the party stated up to the pass of that number follows; GovernError says what does not."""
         entries = self._read_entries(opening.entries, number)
         first = entries[0]
-        digest = sha256(opening.state).hexdigest()
-        if all(event.values.get("state") != digest for event in self.stated(first.number)):
-            raise GovernError(f"The state that was opened is not the one that was stated with {first.of}.")
         try:
             snapshot = Snapshot.from_bytes(opening.state, f"The state of '{self.party}'", WORDING)
         except CheckpointError as error:
             raise GovernError(str(error)) from error
+        if all(event.values.get("state") != snapshot.fingerprint() for event in self.stated(first.number)):
+            raise GovernError(f"The state that was opened is not the one that was stated with {first.of}.")
         if snapshot.values.get("step") != first.of.step:
             raise GovernError(f"The state that was opened is not the one before {first.of}.")
         pieces = HeldPieces(self.agreement, self.party, snapshot.part("piece/"))
         pieces.restore(snapshot)
+        follows = first.of.step == 0  # the pieces as they were dealt out
         for entry in entries:
             if entry.number not in opening.received:
                 raise GovernError(f"What came in {entry.of} was not opened.")
+            follows |= entry is not first and self._check_state(pieces, entry)
             self._check_pass(pieces, entry, opening.received[entry.number], opening)
             self.passes += 1
+        if not follows:
+            raise GovernError(
+                f"'{self.party}' has opened the newest state before {entries[-1].of} and no earlier one, so that "
+                "nothing shows where that state comes from."
+            )
+
+    def _check_state(self, pieces: HeldPieces, entry: Entry) -> bool:
+        """Whether the party stated a state with this pass, which then must be the one that was computed here."""
+        stated = {event.values["state"] for event in self.stated(entry.number) if "state" in event.values}
+        if stated and stated != {pieces.snapshot().fingerprint()}:
+            raise GovernError(
+                f"'{self.party}' stated another state with {entry.of} than follows from its state before and from what "
+                "came since then."
+            )
+        return bool(stated)
 
     def _read_entries(self, lines: Sequence[str], number: int) -> list[Entry]:
         """The entries as the party stated them: every update from a state on, then the pass that was drawn."""
@@ -90,6 +105,7 @@ class Recomputation:
                 self._send_on(computation, 0, part, computation.forward(0, part))
         for _, message in received.messages:
             leg, part, payload = message.header["leg"], message.header["part"], Payload.read(message)
+            computation.require_fit(_what(message.kind), leg, part, payload, f"What came in {of}")
             if message.kind == "activations":
                 self._send_on(computation, leg, part, computation.forward(leg, part, payload))
             else:

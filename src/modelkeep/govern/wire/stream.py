@@ -21,6 +21,7 @@ from modelkeep.core.errors import PartyUnavailable, WireError
 
 _ENCRYPTED_AT_ONCE = 256 * 1024
 _READ_AT_ONCE = 256 * 1024
+_MOST_UNSENT = 4 * _ENCRYPTED_AT_ONCE  # a writer leaves less than half of it; more are answers that nobody fetches
 _ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # a machine that vanishes is noticed in a minute
 
 
@@ -159,6 +160,9 @@ class Stream:
         self.received_bytes += received
         with self._using_tls:
             self._incoming.write(self._buffer[:received])
+            unsent = self._outgoing.pending
+        if unsent > _MOST_UNSENT:  # TLS answers each wish for new keys by itself; a flood of them would fill the memory
+            raise self._break(PartyUnavailable("The other side asks for new keys again and again."))
 
     def _wait(self, event: int, deadline: float) -> bool:
         """Wait until the socket can be read from or written to; false at the deadline."""
