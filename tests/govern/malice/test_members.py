@@ -28,7 +28,7 @@ from modelkeep.govern.passes import Pass, read
 from modelkeep.govern.piece.computation import Computation
 from modelkeep.govern.session.leader import Leader
 from modelkeep.govern.session.party import Party
-from modelkeep.govern.session.runs import evaluate, infer, train
+from modelkeep.govern.session.runs import _make_pass, evaluate, infer, train
 from modelkeep.govern.session.service import serve
 from modelkeep.govern.wire.message import Message
 from modelkeep.govern.wire.settings import Wire
@@ -285,3 +285,27 @@ def test_no_pass_is_prepared_after_a_withdrawal_is_written_down(split: Meeting) 
     later = [event.kind for event in events if event.time > when]
     assert not {"intent", "prepared"} & set(later)
     assert found(split).sound
+
+
+# ---- the party that asks
+
+
+def test_scores_of_inputs_that_the_asker_made_up_give_labels_away(split: Meeting) -> None:
+    """Not prevented, and said so in docs/protocol.md: one input is exchanged, and the loss moves by the label's share."""
+    x, y = split.data.x[:8], split.data.y[:8]
+    labels = split.agreement.labels.fingerprint
+    with up(split) as leader:
+        party = leader.party
+
+        def loss(inputs: torch.Tensor) -> float:
+            with party.materials.lend(inputs):
+                return leader.run("evaluate", _make_pass(party, "evaluate", inputs, "carol", labels, 0, 8))["loss"]
+
+        other = torch.rand_like(x[:1])
+        scores = infer(leader, torch.cat([x, other])).log_softmax(1)
+        before = loss(x)
+        learned = []
+        for row in range(3):
+            moved = loss(torch.cat([x[:row], other, x[row + 1 :]])) - before
+            learned.append(int((scores[row] - scores[8] - moved).abs().argmin()))
+    assert learned == y[:3].tolist()
