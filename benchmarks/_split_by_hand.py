@@ -1,7 +1,8 @@
 """The peers of `govern`: a network split between two processes by hand, without consents, digests, ledgers or checks.
 
-`bare` sends the tensors' bytes over plain sockets: the floor of any split. `grpc` sends them over gRPC with mutual TLS,
-the usual choice. Both take the step in micro-batches where they are told to, as the governed one does.
+`bare` sends the tensors' bytes over plain sockets: the floor of any split. `tls` does so over the TLS sockets of the
+standard library, both sides with certificates: the floor of any split that others may not read. `grpc` sends them over
+gRPC with mutual TLS, the usual choice. All take the step in micro-batches where they are told to, as the governed one does.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import datetime
 import multiprocessing
 import os
 import socket
+import ssl
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal
 
@@ -79,15 +83,16 @@ def cut_by_hand() -> tuple[nn.Sequential, nn.Sequential]:
 
 
 @contextmanager
-def split_by_hand(kind: Literal["bare", "grpc"], data: Data, training: Training) -> Iterator[Callable[[], None]]:
+def split_by_hand(kind: Literal["bare", "tls", "grpc"], data: Data, training: Training) -> Iterator[Callable[[], None]]:
     """A step, the second half of it in another process."""
     context = multiprocessing.get_context("spawn")
     ports = context.SimpleQueue()
     key, certificate = _certificate()
-    serve = _serve_bare if kind == "bare" else _serve_grpc
+    serve = {"bare": _serve_bare, "tls": _serve_tls, "grpc": _serve_grpc}[kind]
+    connect: Callable[..., AbstractContextManager[tuple[Send, Receive]]]
+    connect = {"bare": _connect_bare, "tls": _connect_tls, "grpc": _connect_grpc}[kind]
     other = context.Process(target=serve, args=(ports, data.y, training, key, certificate), daemon=True)
     other.start()
-    connect = _connect_bare if kind == "bare" else _connect_grpc
     try:
         with connect(ports.get(), training, key, certificate) as (send, receive):
             yield _first_half(data.x, training, send, receive)
@@ -163,16 +168,42 @@ def _connect_bare(port: int, training: Training, *_: bytes) -> Iterator[tuple[Se
         yield _on_socket(line, training.shape)
 
 
-def _serve_bare(ports: Any, y: Tensor, training: Training, *_: bytes) -> None:
+def _serve_bare(ports: Any, y: Tensor, training: Training, *how: Any) -> None:
     step = _second_half(y, training)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ports.put(listener.getsockname()[1])
         line, _address = listener.accept()
+        if how and isinstance(how[0], ssl.SSLContext):
+            line = how[0].wrap_socket(line, server_side=True)
         with line:
             send, receive = _on_socket(line, training.shape)
             while True:
                 for gradient in step(receive):
                     send(gradient)
+
+
+def _context(protocol: int, key: bytes, certificate: bytes) -> ssl.SSLContext:
+    """TLS 1.3 in which both sides show the one certificate."""
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname, context.verify_mode = False, ssl.CERT_REQUIRED
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "both.pem"
+        file.write_bytes(key + certificate)
+        context.load_cert_chain(file)
+        context.load_verify_locations(file)
+    return context
+
+
+@contextmanager
+def _connect_tls(port: int, training: Training, key: bytes, certificate: bytes) -> Iterator[tuple[Send, Receive]]:
+    context = _context(ssl.PROTOCOL_TLS_CLIENT, key, certificate)
+    with socket.create_connection(("127.0.0.1", port)) as line, context.wrap_socket(line) as secret:
+        yield _on_socket(secret, training.shape)
+
+
+def _serve_tls(ports: Any, y: Tensor, training: Training, key: bytes, certificate: bytes) -> None:
+    _serve_bare(ports, y, training, _context(ssl.PROTOCOL_TLS_SERVER, key, certificate))
 
 
 @contextmanager

@@ -1,11 +1,11 @@
 """What a step costs when two parties hold the network, with consent, ledgers and mutual TLS, one thread each.
 
 Floor: the same step by hand in one process with one thread, and the same split by hand over plain sockets: what
-governance itself costs is ours over that one. Peer: the same split by hand over gRPC with mutual TLS, the usual choice.
-Neither split by hand has consents, digests, ledgers or checks. All take turns in one run, each process on a core of its
-own, and the median step counts. `wire_share_of_step` is the time from
-handing a message over to be sent until the other process has its tensors, summed over a step (the clock is the
-machine's). The paper quotes more than 1000 times for homomorphic encryption and more than 24 for multi-party
+governance itself costs is ours over that one, and what of it is encryption is the same over TLS sockets. Peer: the same
+split by hand over gRPC with mutual TLS, the usual choice. No split by hand has consents, digests, ledgers or checks.
+All take turns in one run, each process on a core of its own, and the median step counts. `wire_share_of_step` is the
+time from handing a message over to be sent until the other process has its tensors, summed over a step (the clock is
+the machine's). The paper quotes more than 1000 times for homomorphic encryption and more than 24 for multi-party
 computation.
 """
 
@@ -234,10 +234,12 @@ def main() -> None:
             "one process": one_process(data, 1),
             "split": step_of(leader),
             "bare": stack.enter_context(split_by_hand("bare", data, whole)),
+            "tls": stack.enter_context(split_by_hand("tls", data, whole)),
             "grpc": stack.enter_context(split_by_hand("grpc", data, whole)),
             "two threads": one_process(data, 2),
             "pipelined": step_of(pipelined),
             "bare, pipelined": stack.enter_context(split_by_hand("bare", data, in_parts)),
+            "tls, pipelined": stack.enter_context(split_by_hand("tls", data, in_parts)),
             "grpc, pipelined": stack.enter_context(split_by_hand("grpc", data, in_parts)),
         }
         seconds = median_steps(rivals)
@@ -264,6 +266,8 @@ def main() -> None:
             "gradients_ms": 1e3 * gradients,
             "governance_over_bare_split": seconds["split"] / seconds["bare"],
             "governance_over_bare_split_pipelined": seconds["pipelined"] / seconds["bare, pipelined"],
+            "tls_split_over_bare_split": seconds["tls"] / seconds["bare"],
+            "tls_split_over_bare_split_pipelined": seconds["tls, pipelined"] / seconds["bare, pipelined"],
             "bare_split_over_one_process": seconds["bare"] / one,
             "bare_split_pipelined_over_one_thread": seconds["bare, pipelined"] / one,
             "peer_grpc_by_hand_over_one_process": seconds["grpc"] / one,
