@@ -2,7 +2,8 @@
 
 `bare` sends the tensors' bytes over plain sockets: the floor of any split. `tls` does so over the TLS sockets of the
 standard library, both sides with certificates: the floor of any split that others may not read. `grpc` sends them over
-gRPC with mutual TLS, the usual choice. All take the step in micro-batches where they are told to, as the governed one does.
+gRPC with mutual TLS, the usual choice. All take the step in micro-batches where they are told to, as the governed one
+does.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _LARGE: list[tuple[str, Any]] = [
 
 Send = Callable[[Tensor], None]
 Receive = Callable[[], Tensor]
+Connect = Callable[..., AbstractContextManager[tuple[Send, Receive]]]
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,8 @@ def split_by_hand(kind: Literal["bare", "tls", "grpc"], data: Data, training: Tr
     ports = context.SimpleQueue()
     key, certificate = _certificate()
     serve = {"bare": _serve_bare, "tls": _serve_tls, "grpc": _serve_grpc}[kind]
-    connect: Callable[..., AbstractContextManager[tuple[Send, Receive]]]
-    connect = {"bare": _connect_bare, "tls": _connect_tls, "grpc": _connect_grpc}[kind]
+    ways: dict[str, Connect] = {"bare": _connect_bare, "tls": _connect_tls, "grpc": _connect_grpc}
+    connect = ways[kind]
     other = context.Process(target=serve, args=(ports, data.y, training, key, certificate), daemon=True)
     other.start()
     try:

@@ -291,7 +291,7 @@ def test_no_pass_is_prepared_after_a_withdrawal_is_written_down(split: Meeting) 
 
 
 def test_scores_of_inputs_that_the_asker_made_up_give_labels_away(split: Meeting) -> None:
-    """Not prevented, and said so in docs/protocol.md: one input is exchanged, and the loss moves by the label's share."""
+    """Not prevented, and said so in docs/protocol.md: one input is exchanged, and the loss moves as its label says."""
     x, y = split.data.x[:8], split.data.y[:8]
     labels = split.agreement.labels.fingerprint
     with up(split) as leader:
