@@ -22,7 +22,15 @@ def test_one_grave_finding_is_enough() -> None:
 
 def test_what_is_not_grave_ships_with_care() -> None:
     verdict = decide([_finding("medium", "One"), _finding("low", "Two"), _finding("low", "Three")])
-    assert (verdict.level, verdict.line) == ("medium", "Ship with care: one; two; and 1 more.")
+    assert (verdict.level, verdict.line) == ("medium", "Ship with care: one; and 2 more.")
+
+
+def test_what_nearly_every_model_has_is_not_grave() -> None:
+    verdict = decide([_finding("low", "Two"), _finding("low", "Three"), _finding("unclear")])
+    assert (verdict.level, verdict.line) == (
+        "low",
+        "Nothing grave found that we looked for; two; three. (1 question is open.)",
+    )
 
 
 def test_nothing_found_says_what_was_not_looked_at() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from modelkeep.audit.findings import Finding
 
-Level = Literal["high", "medium", "unclear", "good"]
+Level = Literal["high", "medium", "low", "unclear", "good"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Verdict:
 def decide(findings: Sequence[Finding], *, stopped: bool = False) -> Verdict:
     """The verdict on findings, the most important first.
 
-    What the owner's policy excepts does not count. One finding of severity high is enough for "Do not ship". Nothing
+    What the owner's policy excepts does not count. One finding of severity high is enough for "Do not ship", one of
+    medium for "Ship with care". Nothing
     green is said where nothing was looked at, or where a person stopped the audit.
     """
     findings = [finding for finding in findings if not finding.ignored]
@@ -30,8 +31,12 @@ def decide(findings: Sequence[Finding], *, stopped: bool = False) -> Verdict:
     grave = [finding for finding in failed if finding.severity == "high"]
     if grave:
         return Verdict("high", f"Do not ship: {_tell(grave, failed)}.{_tell_rest(findings, stopped)}")
-    if failed:
-        return Verdict("medium", f"Ship with care: {_tell(failed, failed)}.{_tell_rest(findings, stopped)}")
+    serious = [finding for finding in failed if finding.severity == "medium"]
+    if serious:
+        return Verdict("medium", f"Ship with care: {_tell(serious, failed)}.{_tell_rest(findings, stopped)}")
+    if failed:  # nearly every model has something of little weight
+        told = f"Nothing grave found that we looked for; {_tell(failed, failed)}."
+        return Verdict("low", f"{told}{_tell_rest(findings, stopped)}")
     passed = [finding for finding in findings if finding.status == "pass"]
     if not passed:
         return Verdict("unclear", f"Nothing can be said.{_tell_rest(findings, stopped)}")
