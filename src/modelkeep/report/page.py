@@ -104,9 +104,9 @@ class Part:
 class Page:
     """A result as a page: what was found, the main measures, what to know, then section by section.
 
-    `verdict_level` colours the verdict: high, medium, low, good or unclear. `facts` are what it is about, by name: date,
-    the model, the data, what was not run. `repeats` are the results whose command and Python line the page shows; by
-    default the result itself. `pictures` are written as files of their own, too, by these names.
+    `verdict_level` colours the verdict: high, medium, low, good or unclear. `facts` are what it is about, by name: the
+    date, the model, the data, what was not run. `repeats` are the results whose command and Python line the page shows;
+    by default the result itself. `pictures` are written as files of their own, too, by these names.
     """
 
     result: Result
