@@ -26,10 +26,10 @@ def test_a_copy_of_a_network_is_measured_with_and_without_a_guard_and_against_tr
     assert (finding.access, finding.queries) == ("scores", 300)
     names = [measure.name for measure in section.measures]
     assert names == [
-        "fidelity of a copy after 300 questions",
-        "fidelity of a copy after 100 questions",
+        "answers that a thief copied by 300 questions",
+        "answers that a thief copied by 100 questions",
         "the same behind a guard, 300 questions",
-        "fidelity of a network that learned 300 true labels",
+        "answers that a network shares which learned 300 true labels",
     ]
     assert finding.value == section.measures[0]
     assert section.measures[0].estimate.n == len(held_out_digits())

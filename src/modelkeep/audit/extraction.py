@@ -150,7 +150,7 @@ def judge(copies: Copies, solved: Solved | None) -> Finding:
         f"{percent(copies.answers[0].value)}. Behind the guard it is {percent(copies.guarded[-1].value)}, and with "
         f"true labels and no question {percent(copies.labels[-1].value)}."
     )
-    value, asked = Measure(f"fidelity of a copy after {last:,} questions", best), last
+    value, asked = Measure(f"answers that a thief copied by {last:,} questions", best), last
     if solved is not None:
         return Finding(
             id="extraction.easily-stolen",
@@ -163,7 +163,7 @@ def judge(copies: Copies, solved: Solved | None) -> Finding:
             remedy="Answer with labels or rounded probabilities only, count questions, and put a guard before it: "
             "`modelkeep guard serve MODEL`. A guard does not stop a thief who learns from labels.",
             weight=solved.fidelity.value,
-            value=Measure(f"fidelity of the solution after {solved.queries:,} questions", solved.fidelity),
+            value=Measure(f"answers that a thief copied by solving {solved.queries:,} equations", solved.fidelity),
             access="scores",
             queries=solved.queries,
         )
@@ -227,14 +227,15 @@ def _advise(copies: Copies) -> str:
 
 def _measures(copies: Copies, solved: Solved | None) -> tuple[Measure, ...]:
     by_count = reversed(list(zip(copies.queries, copies.answers, strict=True)))
-    found = [Measure(f"fidelity of a copy after {count:,} questions", fidelity) for count, fidelity in by_count]
+    found = [Measure(f"answers that a thief copied by {count:,} questions", fidelity) for count, fidelity in by_count]
     if solved is not None:
-        found.insert(0, Measure(f"fidelity of the solved equations, {solved.queries:,} questions", solved.fidelity))
+        told = f"answers that a thief copied by solving {solved.queries:,} equations"
+        found.insert(0, Measure(told, solved.fidelity))
     last = f"{copies.queries[-1]:,}"
     return (
         *found,
         Measure(f"the same behind a guard, {last} questions", copies.guarded[-1]),
-        Measure(f"fidelity of a network that learned {last} true labels", copies.labels[-1]),
+        Measure(f"answers that a network shares which learned {last} true labels", copies.labels[-1]),
     )
 
 
