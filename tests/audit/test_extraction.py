@@ -48,7 +48,7 @@ def test_a_linear_head_is_solved_and_half_of_the_data_is_asked_about_without_tra
     assert finding.value is not None
     assert finding.value.estimate.value == 1.0
     assert "one half of the data" in section.lead
-    assert "after 100 questions" in section.measures[-3].name
+    assert "by 100 questions" in section.measures[-3].name
 
 
 def rate(share: float, n: int = 400) -> Estimate:
