@@ -74,6 +74,7 @@ def test_it_says_why_it_cannot_run_and_what_it_costs(monkeypatch: pytest.MonkeyP
     model, few = digits_cnn(), training_digits().sample(60, 0)
     assert CheckExtraction().obstacle(model, few) == "It needs 200 examples or more, and has 60."
     monkeypatch.setattr(extraction, "_time_step", lambda *_: 0.001)  # the machine's pace is not what is tested
-    quick, deep = (CheckExtraction(depth=depth).cost(model, training_digits()) for depth in ("quick", "deep"))
+    train = training_digits()
+    quick, deep = (CheckExtraction(depth=depth, train=train).cost(model, few) for depth in ("quick", "deep"))
     pace = Pace(1e-5, 1e-9)
     assert 0 < pace.seconds(quick) < pace.seconds(deep)
