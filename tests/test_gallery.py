@@ -165,7 +165,9 @@ def test_resnet50_with_its_real_weights(monkeypatch: pytest.MonkeyPatch) -> None
     assert "would take about 16 minutes" in late["certification.not-run"].measured
     assert "`modelkeep certify model MODEL" in late["certification.not-run"].remedy
     assert "would take about 3 minutes" in late["influence.not-run"].measured
-    assert any(measure.name.startswith("accuracy under attack") for s in audited.sections for measure in s.measures)
+    assert any(
+        measure.name.startswith("accuracy when each feature") for s in audited.sections for measure in s.measures
+    )
     assert attacked.robust_accuracy.value == 0
     assert explained.influence.shape == (2, 3, 224, 224)
     assert extracted.target_accuracy.value == 1

@@ -27,7 +27,7 @@ EXPORTS = {
     """,
     "attack": """
         APGD BIM CW DDN FAB FGSM FMN ILCM JSMA LBFGS LEAST_LIKELY PGD UPSET APGDTargeted Attack Attacked
-        Boundary BoundedAttack Case DeepFool HotFlip Momentum OnePixel ProxySet RobustnessCurve Square Standard
+        Boundary BoundedAttack Case DeepFool HotFlip Mimic Momentum OnePixel ProxySet RobustnessCurve Square Standard
         Substitution Target Transfer Transferred Upset bpda eot proxy_set resume_from robustness_curve
     """,
     "audit": "Audit Finding Section Settings audit audit_page",
@@ -142,7 +142,7 @@ EXPORTS = {
         DataSet Summary Texts from_huggingface from_torch get info is_cached load load_texts names open summarise
     """,
 }
-MOST_NAMES = 600
+MOST_NAMES = 605
 
 
 def _exports(file: Path) -> list[str] | None:

@@ -180,11 +180,11 @@ def test_certifying_leaves_the_network_as_it_was() -> None:
     assert all(parameter.requires_grad and parameter.grad is None for parameter in model.module.parameters())
 
 
-def test_an_answer_that_does_not_depend_on_the_input_has_no_limit_and_can_be_drawn() -> None:
+def test_an_answer_that_does_not_depend_on_the_input_has_hardly_a_limit_and_can_be_drawn() -> None:
     layer = nn.Linear(5, 4)
     layer.weight.data.zero_()
     model = model_of(layer, 5, classes=4)
     found = Certify(radius=0.1)(model, drawn_data(model))
-    assert torch.isinf(found.radii).all()
+    assert (found.radii > 1e12).all()  # float32 sums of zeros are exact; the bound of their rounding allows for a trace
     assert found.certified_at(1e9).value == 1.0
     assert found.draw().axes

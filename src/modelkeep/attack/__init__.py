@@ -13,6 +13,7 @@ from modelkeep.attack.gradient.apgd_targeted import APGDTargeted
 from modelkeep.attack.gradient.bim import BIM
 from modelkeep.attack.gradient.fgsm import FGSM
 from modelkeep.attack.gradient.ilcm import ILCM
+from modelkeep.attack.gradient.mimic import Mimic
 from modelkeep.attack.gradient.pgd import PGD
 from modelkeep.attack.minimum_norm.cw import CW
 from modelkeep.attack.minimum_norm.ddn import DDN
@@ -54,6 +55,7 @@ __all__ = [
     "Case",
     "DeepFool",
     "HotFlip",
+    "Mimic",
     "Momentum",
     "OnePixel",
     "ProxySet",

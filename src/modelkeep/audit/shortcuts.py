@@ -11,11 +11,13 @@ from modelkeep.core.data import Data
 from modelkeep.core.method import declare, setting
 from modelkeep.core.model import Model
 from modelkeep.explain import FindShortcuts, Shortcuts, Suspect
+from modelkeep.explain.quality.transplants import SMALLEST
 from modelkeep.report.measure import Measure, percent
 from modelkeep.report.picture import Picture
 
-# Counted on networks of ours: attributions of an example, its answers with other places and with its own given away.
-_PASSES = 40
+# Counted on networks of ours: attributions of an example, its answers with other places and with its own given away;
+# of pictures that are searched for other kinds than squares, also those.
+_PASSES, _PASSES_LARGE = 40, 80
 
 
 @declare("check", "shortcuts", access="weights", paper="Leino2022, chapter 4")
@@ -26,7 +28,8 @@ class CheckShortcuts:
 
     def cost(self, model: Model, data: Data) -> Cost:
         """The passes of the examples that it looks at."""
-        return Cost(_PASSES * min(self.examples, len(data)))
+        large = len(data.input_shape) == 3 and min(data.input_shape[1:]) >= SMALLEST
+        return Cost((_PASSES_LARGE if large else _PASSES) * min(self.examples, len(data)))
 
     def __call__(self, model: Model, data: Data, *, seed: int = 0) -> Section:
         """Search a sample of the data."""

@@ -45,6 +45,12 @@ class AffineBlock:
         """How many numbers come out."""
         return math.prod(self.operations[-1].shape)
 
+    @property
+    def is_one_layer(self) -> bool:
+        """Whether its norm is that of its last operation, as all others keep lengths."""
+        kinds = [operation.kind for operation in self.operations]
+        return kinds[-1] in ("dense", "convolution") and set(kinds[:-1]) <= {"reshape", "permute", "downsample"}
+
     def __str__(self) -> str:
         """The names of what it consists of, but for what only moves values about."""
         moving = ("reshape", "permute", "pad", "downsample")

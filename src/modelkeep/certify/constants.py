@@ -10,7 +10,7 @@ import torch
 
 from modelkeep.certify.arithmetic import plain_kernels
 from modelkeep.certify.block_bounds import block_matrix, block_norm, matrix_error
-from modelkeep.certify.blocks import AffineBlock, Graph
+from modelkeep.certify.blocks import Graph
 from modelkeep.certify.comparison import answers, inputs_to_compare
 from modelkeep.certify.interpreter import run
 from modelkeep.certify.operations import Operation
@@ -114,7 +114,7 @@ def lipschitz(model: Model, norm: Norm = "l2") -> Lipschitz:
         gains, bounds = found[norm] if norm == "l2" else _bound_blocks(graph, tensors, "l2")
         reached = {block.name: gains[block.source] * bounds[block.name] for block in graph.blocks}
         # The norm of a block that is one operation, apart from what keeps lengths, is that operation's own.
-        alone = {block.name: bounds[block.name] for block in graph.blocks if _is_alone(block)}
+        alone = {block.name: bounds[block.name] for block in graph.blocks if block.is_one_layer}
         rounding = margin_rounding(model, graph.operations, tensors, {**gains, **reached}, alone)
         if not all(torch.isfinite(found).all() for found in (margins, rounding.slope, rounding.offset)):
             raise ModelError("The bounds of this network are too large for float64, so nothing can be certified.")
@@ -156,11 +156,6 @@ def examine(
             "than rounding can explain. Does it use autocast, TF32 or a fast approximate convolution?"
         )
     return logits, stacked, error
-
-
-def _is_alone(block: AffineBlock) -> bool:
-    kinds = [operation.kind for operation in block.operations]
-    return kinds[-1] in ("dense", "convolution") and set(kinds[:-1]) <= {"reshape", "permute", "downsample"}
 
 
 def _bound_blocks(

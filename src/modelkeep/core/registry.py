@@ -55,7 +55,7 @@ class Declaration:
 
 
 # A package of each extra that its methods import only when they run.
-_NEEDED = {"guard": "numba", "private": "opacus", "rl": "minatar", "completion": "optuna"}
+_NEEDED = {"guard": "numba", "encrypt": "tenseal", "private": "opacus", "rl": "minatar", "completion": "optuna"}
 
 
 def require_extra(declaration: Declaration) -> None:

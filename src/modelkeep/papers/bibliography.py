@@ -152,6 +152,7 @@ Xu2018 | Weilin Xu, David Evans, Yanjun Qi | Feature squeezing: detecting advers
 Xu2019 | Runhua Xu, James Joshi, Chao Li | CryptoNN: training neural networks over encrypted data | ICDCS
 Yeom2018 | Samuel Yeom et al. | Privacy risk in machine learning: analyzing the connection to overfitting | CSF
 Zarifzadeh2024 | Sajjad Zarifzadeh, Philippe Liu, Reza Shokri | Low-cost high-power membership inference attacks | ICML
+Zhang2018 | Huan Zhang et al. | Efficient neural network robustness certification with general activation functions | NeurIPS
 Zhang2019 | Hongyang Zhang et al. | Theoretically principled trade-off between robustness and accuracy | ICML
 Zhou2004 | Dengyong Zhou et al. | Learning with local and global consistency | NeurIPS
 """  # noqa: E501

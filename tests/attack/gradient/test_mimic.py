@@ -56,4 +56,4 @@ def test_a_target_chooses_the_guide_and_an_unknown_place_is_refused() -> None:
     found = Mimic(radius=0.5, steps=30, target="1")(model, data, seed=0)
     assert int((found.success & (found.before != 1)).sum()) > 3
     with pytest.raises(SliceError, match="nowhere"):
-        Mimic(radius=0.5, place="nowhere")(model, data, seed=0)
+        Mimic(radius=0.5, slice="nowhere")(model, data, seed=0)

@@ -31,14 +31,14 @@ class Mimic(BoundedAttack):
     cheap: ClassVar[dict[str, Any]] = {"radius": 0.1, "steps": 3}
 
     steps: int = setting("Gradient steps, from the radius down to a hundredth of it.", default=40, at_least=1)
-    place: str | None = setting(
+    slice: str | None = setting(
         "The slice whose values are mimicked; without it, the last one before the logits.", default=None
     )
 
     def searches(self, model: Model, data: Data) -> list[Search]:
         """The descent towards the guide of each example."""
         victim = victim_of(model)
-        place = self.place if self.place is not None else _last_place(victim)
+        place = self.slice if self.slice is not None else _last_place(victim)
         guides = data.first(_GUIDES) if len(data) > _GUIDES else data
         with victim.frozen(seed=0):
             features, theirs = (_features(victim, place, x) for x in (data.x, guides.x))
@@ -94,7 +94,9 @@ def _last_place(victim: Model) -> str:
         except SliceError:
             continue
         return name
-    raise InputError("Mimic needs a slice before the logits, and this network has none. Name one as its place.")
+    raise InputError(
+        "Mimic needs a slice before the logits, and this network has none. Name one: --slice, or slice=… in Python."
+    )
 
 
 def _goals(victim: Model, target: Any, data: Data) -> torch.Tensor:

@@ -53,8 +53,9 @@ MATTERS = 0.2
 # What other classes need as well is content, and no mark: its loss may change at most this share of their answers. For
 # colours, on which every answer depends a little, that says nothing.
 NEEDED = 0.4
-# In smaller pictures a quarter of the pixels or an eighth of the frequencies are most of what tells classes apart.
-SMALLEST = 16
+# In smaller pictures a quarter of the pixels or an eighth of the frequencies are most of what tells classes apart: of
+# digits of 16 pixels a side, their own frequencies were called planted. The thresholds were chosen at 28 and 32.
+SMALLEST = 24
 # Only of a part that is at most this share of the whole is it remarkable that it decides, planted or not.
 SMALL = 1 / 16
 

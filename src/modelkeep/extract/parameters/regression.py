@@ -74,8 +74,8 @@ def steal_regression(target: Target, *, seed: int = 0) -> StolenRegression:
     >>> _ = torch.manual_seed(0)
     >>> model = Model(nn.Linear(4, 3), input_shape=(4,), classes=3)
     >>> stolen = steal_regression(Scores(model))
-    >>> stolen.recovered, stolen.queries, stolen.error < 1e-3
-    (True, 266, True)
+    >>> stolen.recovered, stolen.error < 1e-3
+    (True, True)
     """
     oracle, random = Oracle(target), np.random.default_rng(seed)
     failure: str | None = None
