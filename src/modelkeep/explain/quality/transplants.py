@@ -55,7 +55,7 @@ MATTERS = 0.2
 NEEDED = 0.4
 # In smaller pictures a quarter of the pixels or an eighth of the frequencies are most of what tells classes apart: of
 # digits of 16 pixels a side, their own frequencies were called planted. The thresholds were chosen at 28 and 32.
-SMALLEST = 24
+SMALLEST = 20
 # Only of a part that is at most this share of the whole is it remarkable that it decides, planted or not.
 SMALL = 1 / 16
 
